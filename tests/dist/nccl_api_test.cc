@@ -17,6 +17,8 @@ static_assert(int(Type::kI8) == ncclInt8 && int(Type::kU8) == ncclUint8 && int(T
 static_assert(int(Reduction::kSum) == ncclSum && int(Reduction::kProduct) == ncclProd &&
               int(Reduction::kMax) == ncclMax && int(Reduction::kMin) == ncclMin);
 static_assert(kUnset == NCCL_CONFIG_UNDEF_INT && kNoColor == NCCL_SPLIT_NOCOLOR);
+static_assert(kCtaPolicyZero == NCCL_CTA_POLICY_ZERO && kSymmetric == NCCL_WIN_COLL_SYMMETRIC &&
+              kWindowAlign == NCCL_WIN_REQUIRED_ALIGNMENT);
 
 // Later versions of NCCL append fields. They use `size` and `version` to see which fields the caller has.
 #define WEFT_SAME_PLACE(ours, theirs)                                       \
