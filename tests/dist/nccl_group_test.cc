@@ -1,5 +1,4 @@
 // NcclGroup without a GPU: device doubles, and a fake NCCL library (tests/double/fake_nccl.cc).
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,20 +24,7 @@ using Op = CollectiveOp;
 
 constexpr DeviceKind kDouble = DeviceKind::kCuda;
 
-// While alive, makes the fake library fail in one way.
-class Failing {
- public:
-  explicit Failing(const char* how) { Set(how); }
-  ~Failing() { Set(""); }
-  Failing(const Failing&) = delete;
-  Failing& operator=(const Failing&) = delete;
-
- private:
-  static void Set(const char* how) {
-    void* library = dlopen(WEFT_FAKE_NCCL, RTLD_NOW);
-    reinterpret_cast<void (*)(const char*)>(dlsym(library, "fake_nccl_fail"))(how);
-  }
-};
+using Failing = test::FailingNccl;
 
 void OnNccl(const MeshShape& shape, const std::function<void(DoubleRank&, DeviceMesh&)>& body, int most_us = 0) {
   test::OnDoubles(shape.num_ranks(), {.most_us = most_us, .groups = test::NcclGroups}, [&](DoubleRank& rank) {

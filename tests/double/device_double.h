@@ -34,13 +34,24 @@ class DeviceDouble final : public StreamedDevice {
   Device device() const override { return {DeviceKind::kCuda, 0}; }
   std::string name() const override { return "a double"; }
   BufferPtr Allocate(size_t bytes) override {
+    return std::make_shared<Buffer>(
+        AllocateBytes(bytes), bytes, device(),
+        [](Buffer& buffer) { static_cast<DeviceDouble&>(buffer.runtime()).Release(buffer.data()); }, this);
+  }
+  // Memory that a library allocates. The double frees the rest when it ends.
+  void* AllocateBytes(size_t bytes) {
     size_t room = bytes ? bytes : 1;
     void* address = mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     WEFT_CHECK(address != MAP_FAILED, "the double has no address left");
     memory_[static_cast<char*>(address)] = AllocateCpu(room);
-    return std::make_shared<Buffer>(
-        address, bytes, device(),
-        [](Buffer& buffer) { static_cast<DeviceDouble&>(buffer.runtime()).Release(buffer.data()); }, this);
+    return address;
+  }
+  // Unmaps the address. The bytes stay until the current stream reaches this point.
+  void Release(void* data) {
+    auto found = memory_.find(static_cast<char*>(data));
+    munmap(data, found->second->bytes());
+    PostAlways([bytes = found->second] { static_cast<void>(bytes); });
+    memory_.erase(found);
   }
   // Kept as long as the double lives, so that no other memory gets such an address.
   BufferPtr TryAllocateStaging(size_t bytes) override {
@@ -77,7 +88,7 @@ class DeviceDouble final : public StreamedDevice {
     return std::make_unique<Tape>(*this, std::move(before), std::exchange(tape_, {}));
   }
   Memory MemoryNow() const override { return {size_t(1) << 40, size_t(1) << 40}; }
-  size_t PeakBytes() const override { return 0; }
+  size_t PeakBytes() const override { return most_outside(); }  // only what libraries allocate
 
   std::unique_ptr<Stream> NewStream() override {
     auto stream = std::make_unique<StreamDouble>(std::max(most_us_, beside_us_), next_seed_++);
@@ -257,13 +268,6 @@ class DeviceDouble final : public StreamedDevice {
       auto* begin = static_cast<const char*>(b->data());
       return begin <= at && at < begin + b->bytes();
     });
-  }
-  // Unmaps the address. The bytes stay until the current stream reaches this point.
-  void Release(void* data) {
-    auto found = memory_.find(static_cast<char*>(data));
-    munmap(data, found->second->bytes());
-    PostAlways([bytes = found->second] { static_cast<void>(bytes); });
-    memory_.erase(found);
   }
 
   int most_us_, beside_us_ = 0;

@@ -71,6 +71,10 @@ class StreamedDevice : public DeviceRuntime {
   virtual void SumChunks(void* to, DType dtype, const BF16* chunks, int64_t num_chunks, int64_t count) = 0;
   // Returns the current stream in the form that the device's libraries take, for example a cudaStream_t.
   virtual void* Handle() = 0;
+  // Waits for the device, and gives memory that nobody uses back to it, so that libraries can allocate it.
+  virtual void ReturnUnused() {}
+  // Counts memory that a library allocated, or freed if negative, in PeakBytes.
+  void CountOutside(int64_t bytes);
 
   // Returns the number, from 1, of the recording that Record is making, or 0 if work is issued directly.
   uint64_t recording() const { return recording_; }
@@ -88,6 +92,7 @@ class StreamedDevice : public DeviceRuntime {
   using Calls = std::vector<std::function<void()>>;
 
   bool records() const { return records_; }
+  size_t most_outside() const { return size_t(most_outside_); }
   // Calls fn while recording() returns a new number. Returns the functions to call before each replay.
   Calls RecordCalls(absl::FunctionRef<void()> fn);
   void ThrowFailure() const;
@@ -101,6 +106,7 @@ class StreamedDevice : public DeviceRuntime {
   bool records_ = true;
   uint64_t recording_ = 0, recordings_ = 0;
   Calls before_replay_;  // those of the current recording
+  int64_t outside_ = 0, most_outside_ = 0;
   mutable std::mutex failure_mutex_;
   std::exception_ptr failure_;
 };

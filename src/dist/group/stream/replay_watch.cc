@@ -128,6 +128,20 @@ void ReplayWatch::EndAll(const std::string& reason) {
   changed_.notify_all();
 }
 
+// Polls, because nothing reports the end of a replay. After EndAll its calls only seem to end.
+bool ReplayWatch::Drain(std::chrono::milliseconds most) const {
+  auto until = Clock::now() + most;
+  for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!IsUnderWay()) return true;
+      if (!endless_ || ended_ || device_.failure()) return false;
+    }
+    if (Clock::now() > until) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 // Checks the call that the device is running, for each group.
 std::optional<ReplayWatch::Failure> ReplayWatch::Look() {
   for (Track* track : tracks_) {

@@ -5,6 +5,7 @@
 // calls no function of the device, which may hang. PyTorch's and torchcomms' watchdogs for CUDA graphs do the same with
 // events.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -83,6 +84,11 @@ class ReplayWatch {
 
   // Ends the replays of all groups, each on a thread of its own, because one may end only when another does.
   void EndAll(const std::string& reason);
+  // Some group has calls that EndReplays cannot end.
+  void set_endless() { endless_ = true; }
+  // For the end of a rank that makes no more calls. If there are calls that nothing ends, waits up to `most` for the
+  // replays under way. Returns whether the device has ended all of them.
+  bool Drain(std::chrono::milliseconds most) const;
   // Returns the calls of replays that the device has begun, for groups with this recorder, in the order of recording.
   // Goes back to the last replay that is done.
   std::vector<CallRecord> Records(const CallRecorder* recorder) const;
@@ -126,6 +132,7 @@ class ReplayWatch {
   Track* failing_ = nullptr;             // whose ReplayFailed is running
   bool ended_ = false, ending_ = false;  // EndAll was called; it is running
   bool stop_ = false;
+  std::atomic<bool> endless_{false};
   std::thread thread_;  // last, because it uses the other members
 };
 

@@ -256,7 +256,12 @@ Memory CudaDevice::MemoryNow() const {
 size_t CudaDevice::PeakBytes() const {
   uint64_t peak = 0;
   WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &peak));
-  return peak;
+  return peak + most_outside();
+}
+
+void CudaDevice::ReturnUnused() {
+  WEFT_CUDA(cudaStreamSynchronize(main_));
+  WEFT_CUDA(cudaMemPoolTrimTo(pool_, 0));
 }
 
 }  // namespace weft::cuda

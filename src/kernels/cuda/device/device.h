@@ -59,6 +59,7 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
   void Widen(float* to, const BF16* from, int64_t count) override;
   void SumChunks(void* to, DType dtype, const BF16* chunks, int64_t num_chunks, int64_t count) override;
   void* Handle() override { return stream_; }
+  void ReturnUnused() override;
 
   using StreamedDevice::ThrowFailure;
   cudaStream_t stream() const { return stream_; }  // the current stream
