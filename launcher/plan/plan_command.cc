@@ -32,12 +32,14 @@ tokenizer chars would take model.vocab from a text that is not here, a note says
 
 struct Request {
   int64_t ranks = 0;  // 0: the product of the mesh
+  std::string rates;
   bool verbose = false, json = false;
 };
 
 std::vector<Option> OptionsOf(Request& request) {
   return {
       {{.key = "ranks", .help = "ranks to plan for", .bounds = {.low = 1, .high = double(kMaxRanks)}}, &request.ranks},
+      {{.key = "rates", .help = "the file of weft bench rates by which the step is timed"}, &request.rates},
       {{.key = "verbose", .help = "print every collective, and exact bytes"}, &request.verbose, Option::kFlag},
       {{.key = "json", .help = "print one JSON object"}, &request.json, Option::kFlag}};
 }
@@ -51,6 +53,12 @@ absl::StatusOr<Config> Load(const ConfigWords& words, int64_t ranks, std::vector
   for (const std::vector<std::string>& lines : {config->notes, UnusedKeys(*config)})
     notes.insert(notes.end(), lines.begin(), lines.end());
   return config;
+}
+
+absl::Status AddRates(const std::string& path, const PlannedStep& planned, PlanReport& report) {
+  if (path.empty()) return absl::OkStatus();
+  absl::StatusOr<RatesFile> file = ReadRates(path);
+  return file.ok() ? AddTime(planned, *file, report) : file.status();
 }
 
 }  // namespace
@@ -75,7 +83,12 @@ int PlanCommand(const Words& words) {
     PrintStderr("{}\n", std::string(config.status().message()));
     return 2;
   }
-  PlanReport report = MakePlanReport(*config);
+  PlannedStep planned(*config);
+  PlanReport report = MakePlanReport(*config, planned);
+  if (absl::Status s = AddRates(request.rates, planned, report); !s.ok()) {
+    PrintStderr("{}\n", std::string(s.message()));
+    return 2;
+  }
   PrintStdout("{}", request.json ? ToJson(report) : ToText(report, request.verbose));
   // Notes go to stderr, so that stdout has only JSON with --json.
   for (const std::string& note : notes) PrintNote("{}", note);

@@ -1,0 +1,25 @@
+// RatesFile: the lines of weft bench rates --json, from which weft plan predicts the time of a step.
+#pragma once
+#include <string>
+
+#include "weft/core/base/device.h"
+#include "weft/core/predict/rates.h"
+
+namespace weft {
+
+struct RatesFile {
+  std::string path;
+  DeviceKind device = DeviceKind::kCpu;
+  std::string device_name;  // "NVIDIA H200"; of the CPU, that of the processor
+  Rates rates;
+};
+
+// Reads the lines of kinds call, copy, gemm and collective. Lines of other kinds, such as those of whole steps, are not
+// used. Of a GPU's collectives, those count that a recording replays. Errors name the file and the line: it cannot be
+// read, is no JSON object with what its kind has, or is of another device than the first line.
+absl::StatusOr<RatesFile> ReadRates(const std::string& path);
+
+// Returns an error if the file is of another kind of device.
+absl::Status CheckDevice(const RatesFile& file, DeviceKind device);
+
+}  // namespace weft
