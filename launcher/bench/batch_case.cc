@@ -90,7 +90,8 @@ Var BatchProgram::LeafOf(const Var& value, const std::string& name) {
   return Var(leaf, 0);
 }
 
-// Returns the operand in the program: a leaf for what a step of the plan makes, and the same view for what a view shows.
+// Returns the operand in the program: a leaf for what a step of the plan makes, and the same view for what a view
+// shows.
 Var BatchProgram::Cloned(const Var& value) {
   const Node& node = value.node();
   if (node.op == Op::kLeaf || made_.contains(&node)) {

@@ -25,7 +25,8 @@ void RunCase(const BenchJob& job, DType dtype, int64_t bytes) {
   line.sizes = {{"bytes", 2 * elements * int64_t(SizeOf(dtype))}};
   line.times = job.Time([&](int64_t calls) {
                     for (int64_t i = 0; i < calls; i++) run->Run();
-                  }).PartOf(kCopies);
+                  })
+                   .PartOf(kCopies);
   line.rate = double(line.sizes[0].second) / line.times.Median() / 1e6;
   job.Print(line);
 }

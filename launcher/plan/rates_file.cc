@@ -16,8 +16,8 @@ namespace {
 using Json = nlohmann::json;
 
 absl::Status Expected(const std::string& path, int64_t line, const std::string& what) {
-  return absl::InvalidArgumentError(
-      fmt::format("rates: {}:{}: expected {}; weft bench rates config=FILE --json prints such lines", path, line, what));
+  return absl::InvalidArgumentError(fmt::format(
+      "rates: {}:{}: expected {}; weft bench rates config=FILE --json prints such lines", path, line, what));
 }
 
 template <class E, size_t kCount>

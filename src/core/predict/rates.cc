@@ -60,8 +60,9 @@ const Rates::Measured* Rates::Nearest(const BatchWork& work) const {
 absl::StatusOr<double> Rates::Product(const BatchWork& work) const {
   const Measured* near = Nearest(work);
   if (near) return near->ms * work.flops / near->work.flops;
-  return absl::NotFoundError(work.kind == WorkClass::kProduct ? fmt::format("a product of {}", Name(work.dtype))
-                                                              : fmt::format("{} of {}", Name(work.op), Name(work.dtype)));
+  return absl::NotFoundError(work.kind == WorkClass::kProduct
+                                 ? fmt::format("a product of {}", Name(work.dtype))
+                                 : fmt::format("{} of {}", Name(work.op), Name(work.dtype)));
 }
 
 absl::StatusOr<double> Rates::Memory(const BatchWork& work) const {

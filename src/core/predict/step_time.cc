@@ -32,8 +32,7 @@ StepTime& StepTime::operator+=(const StepTime& other) {
 }
 
 StepTime StepTime::operator*(double times) const {
-  return {total * times,  products * times,    attention * times,
-          memory * times, collectives * times, exposed * times};
+  return {total * times, products * times, attention * times, memory * times, collectives * times, exposed * times};
 }
 
 PlanWork WorkOf(const Plan& plan, const Runtime& runtime) {
