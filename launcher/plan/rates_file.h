@@ -15,7 +15,7 @@ struct RatesFile {
 };
 
 // Reads the lines of kinds call, copy, gemm and collective. Lines of other kinds, such as those of whole steps, are not
-// used. Of a GPU's collectives, those count that a recording replays. Errors name the file and the line: it cannot be
+// used. On a GPU, times of collectives that a recording replays count. Errors name the file and the line: it cannot be
 // read, is no JSON object with what its kind has, or is of another device than the first line.
 absl::StatusOr<RatesFile> ReadRates(const std::string& path);
 

@@ -27,7 +27,7 @@ class Rates {
   // - Work of a name that was measured takes the time that was measured.
   // - Products and attention run at the rate of those of the same type that are nearest in FLOPs and bytes.
   // - Other kernels take as long as a copy of as many bytes, times the ratio that the nearest of the same op has.
-  // - Collectives take as long as their transfers alone.
+  // - Collectives take as long as their transfers by themselves.
   // Times between two sizes are interpolated. Returns kNotFound with what was not measured: "a product of bf16".
   absl::StatusOr<double> MillisecondsOf(const BatchWork& work) const;
 

@@ -1,4 +1,4 @@
-// StepTime: how long a plan would take, from the times of its parts alone.
+// StepTime: how long a plan would take, from the times of its parts.
 #pragma once
 #include <span>
 #include <vector>
