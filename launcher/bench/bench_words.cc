@@ -71,11 +71,16 @@ OptionList CopyOptions(BenchWords& w) {
 }
 
 OptionList RatesOptions(BenchWords& w) {
-  return {{{.key = "config", .help = "the YAML file whose step is to be predicted; required"}, &w.config_path},
-          {{.key = "settle",
-            .help = "seconds of load before products are timed; default: 0 or, on a GPU, 15",
-            .bounds = {.low = 0, .high = 600}},
-           &w.settle}};
+  return {
+      {{.key = "config", .help = "the YAML file whose step is to be predicted; required"}, &w.config_path},
+      {{.key = "meshes",
+        .help =
+            "config: that of the config; all: also the kernels of all that weft plan --search tries; default: config"},
+       &w.meshes},
+      {{.key = "settle",
+        .help = "seconds of load before products are timed; default: 0 or, on a GPU, 15",
+        .bounds = {.low = 0, .high = 600}},
+       &w.settle}};
 }
 
 OptionList StepOptions(BenchWords& w) {

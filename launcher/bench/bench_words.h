@@ -28,6 +28,7 @@ struct BenchWords {
   std::string elements = "16";
   std::string copy_bytes;  // of copy
   double settle = -1;      // of rates; below 0: the default of the device
+  std::string meshes = "config";
   std::string config_path;
   Config config;    // the keys of BenchConfigKeys; not used by kinds step and rates
   Words overrides;  // of the config at config_path; only for kinds step and rates

@@ -1,7 +1,7 @@
 // weft bench copy: times y = -x over sizes. Ops that are bound by memory take about as long per byte, and small ones
 // take what any op takes.
 #include "fmt/format.h"
-#include "launcher/bench/batch_case.h"
+#include "launcher/bench/batch_program.h"
 #include "launcher/bench/bench_job.h"
 #include "launcher/bench/compiled_case.h"
 #include "launcher/bench/number_list.h"
@@ -18,7 +18,8 @@ void RunCase(const BenchJob& job, DType dtype, int64_t bytes) {
     return {{"y", -Leaf("x", dtype, {elements})}};
   });
   constexpr int kCopies = 16;  // in one run, so that the launch of a recording costs little in comparison
-  BatchProgram copies(MakePlan(program, runtime), 0, 1, runtime, kCopies);
+  Plan plan = MakePlan(program, runtime);
+  BatchProgram copies(plan, {{0, 1, kCopies}}, runtime);
   Operands operands(runtime, copies.operand_bytes(), copies.plan().arena_bytes);
   std::unique_ptr<Executable> run = operands.Bind(copies);
   BenchLine line{.kind = "copy", .name = BytesText(size_t(bytes)), .dtype = Name(dtype), .unit = "GB/s"};

@@ -30,11 +30,9 @@ nlohmann::ordered_json JsonOf(const CommLine& l) {
 std::string TimeJson(const PlanReport& r) {
   if (!r.time) return "";
   const StepTime& t = *r.time;
-  nlohmann::ordered_json parts = {{"products", t.products},
-                                  {"attention", t.attention},
-                                  {"other_kernels", t.memory},
-                                  {"exposed_collectives", t.exposed},
-                                  {"collectives", t.collectives}};
+  nlohmann::ordered_json parts = {{"products", t.products},    {"attention", t.attention},
+                                  {"other_kernels", t.memory}, {"exposed_collectives", t.exposed},
+                                  {"slower_kernels", t.lost},  {"collectives", t.collectives}};
   return fmt::format("  \"step_ms\": {},\n  \"parts_ms\": {},\n  \"tokens_per_s\": {},\n",
                      nlohmann::json(t.total).dump(), parts.dump(), nlohmann::json(TokensPerSecond(r)).dump());
 }
@@ -123,7 +121,8 @@ std::string TimeText(const PlanReport& r) {
   for (const auto& [name, ms] : {std::pair{"products", t.products},
                                  {"attention", t.attention},
                                  {"other kernels", t.memory},
-                                 {"exposed collectives", t.exposed}})
+                                 {"exposed collectives", t.exposed},
+                                 {"slower kernels", t.lost}})
     text += fmt::format("  {:20} {:>9.4g} ms  {:>3.0f} %\n", name, ms, 100 * ms / t.total);
   if (t.exposed < t.collectives)
     text += fmt::format("  {:20} {:>9.4g} ms, while kernels run\n", "hidden collectives", t.collectives - t.exposed);

@@ -72,15 +72,23 @@ std::string AddCollective(const Json& line, double ms, Rates& rates) {
   return "";  // some collectives of groups are no ops, such as a barrier
 }
 
+std::string SetLostShare(const Json& line, Rates& rates) {
+  auto share = line.at("more").at("lost_share").get<double>();
+  if (!(share >= 0 && share <= 1)) return "a lost_share from 0 to 1";
+  rates.set_lost_share(share);
+  return "";
+}
+
 std::string Add(const Json& line, Rates& rates) {
   const auto kind = line.at("kind").get<std::string>();
-  bool used = kind == "call" || kind == "copy" || kind == "gemm" || kind == "collective";
+  bool used = kind == "call" || kind == "copy" || kind == "gemm" || kind == "collective" || kind == "overlap";
   if (!used) return "";
   auto ms = line.at("median_ms").get<double>();
   if (!(ms > 0 && std::isfinite(ms))) return "a median_ms above 0";
   if (kind == "call") return AddCall(line, ms, rates);
   if (kind == "gemm") return AddGemm(line, ms, rates);
   if (kind == "collective") return AddCollective(line, ms, rates);
+  if (kind == "overlap") return SetLostShare(line, rates);
   rates.AddCopy(Size(line, "bytes"), ms);
   return "";
 }
@@ -104,7 +112,10 @@ absl::StatusOr<RatesFile> ReadRates(const std::string& path) {
       const auto device = line.at("device").get<std::string>(), name = line.at("device_name").get<std::string>();
       std::optional<DeviceKind> kind = Named<DeviceKind, 2>(device);
       if (!kind) return Expected(path, number, fmt::format("device cpu or cuda, got {:?}", device));
-      if (number == 1) file.device = *kind, file.device_name = name;
+      if (number == 1) {
+        file.device = *kind, file.device_name = name;
+        file.rates.set_lost_share(*kind == DeviceKind::kCpu ? 1 : 0);
+      }
       if (file.device != *kind || file.device_name != name)
         return Expected(path, number, fmt::format("the device of line 1, {}, got {}", file.device_name, name));
       if (std::string fault = Add(line, file.rates); !fault.empty()) return Expected(path, number, fault);

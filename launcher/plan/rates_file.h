@@ -14,9 +14,11 @@ struct RatesFile {
   Rates rates;
 };
 
-// Reads the lines of kinds call, copy, gemm and collective. Lines of other kinds, such as those of whole steps, are not
-// used. On a GPU, times of collectives that a recording replays count. Errors name the file and the line: it cannot be
-// read, is no JSON object with what its kind has, or is of another device than the first line.
+// Reads the lines of kinds call, copy, gemm, collective and overlap. Lines of other kinds, such as those of whole
+// steps, are not used. On a GPU, times of collectives that a recording replays count. Errors name the file and the
+// line: it cannot be read, is no JSON object with what its kind has, or is of another device than the first line.
+// Without a line of overlap, collectives of a CPU are taken to hide nothing, because they run on the cores of the
+// kernels, and those of a GPU to cost kernels nothing.
 absl::StatusOr<RatesFile> ReadRates(const std::string& path);
 
 // Returns an error if the file is of another kind of device.

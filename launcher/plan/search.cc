@@ -28,8 +28,9 @@ class Searcher {
       std::vector<Candidate> smaller = Smaller(candidate, config_, request_.given, micro_batch);
       for (size_t i = 1; i < smaller.size(); i++) Try(smaller[i], micro_batch);
     }
+    // As f32, in which times that differ only by the order of their sums are equal: the simpler candidate comes first.
     std::stable_sort(result_.found.begin(), result_.found.end(),
-                     [](const Found& a, const Found& b) { return a.time.total < b.time.total; });
+                     [](const Found& a, const Found& b) { return float(a.time.total) < float(b.time.total); });
     return std::move(result_);
   }
 

@@ -34,7 +34,7 @@ struct SearchResult {
 // At most so many steps are planned.
 inline constexpr int64_t kMostPlans = 1000;
 
-// load(words) returns the config with these words, resolved for its mesh. Returns an error if the first call fails, if
+// load(keys) returns the config with these keys, resolved for its mesh. Returns an error if the first call fails, if
 // the rates are of another device, or if nothing is found; then it lists the reasons. Each candidate is planned as weft
 // plan does it. One that needs more memory than the limit is tried again with what saves memory (Smaller). On a GPU 3
 // GiB are left to CUDA, as in training.

@@ -23,6 +23,10 @@ class Rates {
   void AddCopy(double bytes, double ms);  // `bytes` read and written
   void AddTransfer(const BatchWork::Transfer& transfer, int64_t ranks, double ms);
 
+  // The part of a collective's time that kernels lose while it runs: 0 to 1. It is 0 if it is not set.
+  void set_lost_share(double share) { lost_share_ = share; }
+  double lost_share() const { return lost_share_; }
+
   // Returns the time of work.
   // - Work of a name that was measured takes the time that was measured.
   // - Products and attention run at the rate of those of the same type that are nearest in FLOPs and bytes.
@@ -43,6 +47,7 @@ class Rates {
   absl::StatusOr<double> Collective(const BatchWork& work) const;
   const Measured* Nearest(const BatchWork& work) const;
 
+  double lost_share_ = 0;
   std::map<std::string, Measured> measured_;
   Curve copies_;
   std::map<std::pair<Op, int64_t>, Curve> transfers_;  // by op and ranks

@@ -28,11 +28,14 @@ StepTime& StepTime::operator+=(const StepTime& other) {
   memory += other.memory;
   collectives += other.collectives;
   exposed += other.exposed;
+  lost += other.lost;
   return *this;
 }
 
-StepTime StepTime::operator*(double times) const {
-  return {total * times, products * times, attention * times, memory * times, collectives * times, exposed * times};
+StepTime StepTime::operator*(int64_t times) const {
+  StepTime all;
+  for (int64_t i = 0; i < times; i++) all += *this;
+  return all;
 }
 
 PlanWork WorkOf(const Plan& plan, const Runtime& runtime) {
@@ -81,6 +84,8 @@ absl::StatusOr<StepTime> TimeOf(const PlanWork& plan, const Rates& rates) {
     ms.push_back(*one);
   }
   StepTime time = Simulate(plan.overlap, plan.batches, ms);
+  time.lost = rates.lost_share() * std::max(0.0, time.collectives - time.exposed);
+  time.total += time.lost;
   for (const BatchWork& copy : plan.copies) {
     absl::StatusOr<double> one = rates.MillisecondsOf(copy);
     if (!one.ok()) return one.status();

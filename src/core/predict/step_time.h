@@ -14,9 +14,10 @@ struct StepTime {
   double products = 0, attention = 0, memory = 0;  // kernels, by class of work; they never run at the same time
   double collectives = 0;                          // that collectives take, on all lanes together
   double exposed = 0;                              // that no kernel runs, since all wait for collectives
+  double lost = 0;                                 // that kernels take longer while collectives run
 
   StepTime& operator+=(const StepTime& other);
-  StepTime operator*(double times) const;
+  StepTime operator*(int64_t times) const;
 };
 
 // The parts of a plan: the work of its batches in order, and of the copies at its end.
@@ -32,7 +33,8 @@ PlanWork WorkOf(const Plan& plan, const Runtime& runtime);
 // for are done.
 StepTime Simulate(const OverlapPlan& overlap, std::span<const BatchWork> batches, std::span<const double> ms);
 
-// Returns the time of a run of the plan. Returns an error as Rates::MillisecondsOf does.
+// Returns the time of a run of the plan. While a collective is hidden, kernels lose a part of its time
+// (Rates::lost_share). Returns an error as Rates::MillisecondsOf does.
 absl::StatusOr<StepTime> TimeOf(const PlanWork& plan, const Rates& rates);
 
 }  // namespace weft

@@ -1,6 +1,6 @@
-// BatchCase: one batch of a plan by itself, on operands of its own, so that it can be timed.
+// BatchProgram: batches of a plan by themselves, on operands of their own, so that they can be timed.
 //
-//   BatchProgram program(plan, batch, runtime, 8);   // eight times the batch
+//   BatchProgram program(plan, {{first, count, 8}}, runtime);   // eight times the batch
 //   Operands operands(runtime, program.operand_bytes(), program.plan().arena_bytes);
 //   std::unique_ptr<Executable> run = operands.Bind(program);
 #pragma once
@@ -13,18 +13,22 @@
 
 namespace weft {
 
-// The program of a batch: its nodes, with a leaf for each operand. What the batch writes in place it writes in place
-// here too, and operands with repeated elements keep their strides.
+// The program of some batches: their nodes, with a leaf for each operand, so that no batch needs another's results.
+// What a batch writes in place it writes in place here too, and operands with repeated elements keep their strides.
 class BatchProgram {
  public:
-  // The program runs the batch `copies` times, or once if it writes in place or has several calls: those could join.
-  BatchProgram(const Plan& plan, size_t first, size_t count, const Runtime& runtime, int copies);
+  // The steps of a batch, which run `copies` times one after the other.
+  struct Run {
+    size_t first, count;
+    int64_t copies = 1;
+  };
+  // Overlaps as `runtime` does. Memory that overlapping collectives write is used once.
+  BatchProgram(const Plan& plan, const std::vector<Run>& runs, const Runtime& runtime);
   BatchProgram(const BatchProgram&) = delete;
   BatchProgram& operator=(const BatchProgram&) = delete;
 
   const Plan& plan() const { return plan_; }
   const Runtime& runtime() const { return runtime_; }
-  int copies() const { return copies_; }
   // Bytes of the operands that may have any value and keep it, each rounded up to 256.
   size_t operand_bytes() const { return operand_bytes_; }
   // Whether an entry is written, so that it needs memory of its own.
@@ -35,12 +39,10 @@ class BatchProgram {
  private:
   Var Cloned(const Var& value);
   Var LeafOf(const Var& value, const std::string& name);
-  void Add(const Plan& plan, size_t step, int copy);
-  void AddWrites(const Step& step, const std::shared_ptr<Node>& node, int copy);
-  bool WritesInPlace(const Step& step, size_t output) const;
+  void Add(const Plan& plan, size_t step, bool keep);
+  void AddWrites(const Step& step, const std::shared_ptr<Node>& node);
 
   Runtime runtime_;
-  int copies_ = 1;
   std::map<const Node*, bool> made_;  // the steps of the plan
   std::map<std::pair<const Node*, int>, Var> leaves_;
   std::map<const Node*, std::shared_ptr<Node>> views_;
@@ -50,6 +52,10 @@ class BatchProgram {
   Plan plan_;
   size_t operand_bytes_ = 0;
 };
+
+// Whether a batch can run several times in one program: it writes nothing in place, and its calls could not join those
+// of the next copy.
+bool MayRepeat(const Plan& plan, size_t first, size_t count);
 
 // Memory that several programs use in turns: random operands that none of them writes, and one arena.
 class Operands {

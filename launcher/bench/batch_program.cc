@@ -1,4 +1,4 @@
-#include "launcher/bench/batch_case.h"
+#include "launcher/bench/batch_program.h"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include "launcher/bench/compiled_case.h"
 #include "weft/core/base/rng.h"
 #include "weft/core/compile/measure.h"
+#include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/storage.h"
 
 namespace weft {
@@ -35,25 +36,36 @@ int64_t BoundIn(const Node& node, const Var& operand) {
   }
 }
 
+// Elementwise ops that reuse the storage of an operand write as many bytes elsewhere. But an op that changes a part of
+// its operand, or adds to it, would copy all of it.
+bool WritesInPlace(const Step& step, size_t output) {
+  const Place& to = step.out[output].place;
+  if (to.kind == Place::kEntry) return true;
+  Op op = step.node->op;
+  bool changes = op == Op::kDynamicUpdate || op == Op::kScatter || op == Op::kEinsum || op == Op::kLinear;
+  return changes && std::any_of(step.in.begin(), step.in.end(), [&](const PlannedView& in) {
+           return in.place.kind == to.kind && in.place.offset == to.offset;
+         });
+}
+
 }  // namespace
 
-BatchProgram::BatchProgram(const Plan& plan, size_t first, size_t count, const Runtime& runtime, int copies)
-    : runtime_(runtime), copies_(copies) {
-  runtime_.overlap = OverlapMode::kNever;
+bool MayRepeat(const Plan& plan, size_t first, size_t count) {
+  const Step& step = plan.steps[first];
+  for (size_t k = 0; k < step.out.size(); k++)
+    if (WritesInPlace(step, k)) return false;
+  return count == 1;
+}
+
+BatchProgram::BatchProgram(const Plan& plan, const std::vector<Run>& runs, const Runtime& runtime) : runtime_(runtime) {
   for (const Step& step : plan.steps) made_[step.node.get()] = true;
-  bool in_place = false;
-  for (size_t i = first; i < first + count; i++)
-    for (size_t k = 0; k < plan.steps[i].out.size(); k++) in_place |= WritesInPlace(plan.steps[i], k);
-  if (in_place || count > 1) copies_ = 1;
-  for (int copy = 0; copy < copies_; copy++)
-    for (size_t i = first; i < first + count; i++) {
-      Add(plan, i, copy);
-      // The results of a batch live until all of them are made. Else a call would write where another one did, and
-      // they would not join.
-      const std::shared_ptr<Node>& node = program_.graph.nodes.back();
-      for (size_t k = 0; count > 1 && k < node->outputs.size(); k++)
-        program_.graph.outputs.push_back({fmt::format("result{}.{}", i, k), Var(node, int(k))});
-    }
+  for (const Run& run : runs) {
+    // The results of a batch of several calls live until all of them are made. Else a call would write where another
+    // one did, and they would not join. So do those of a collective, for which a kernel would wait to write there.
+    bool keep = run.count > 1 || (runtime.Overlaps() && IsCollective(plan.steps[run.first].node->op));
+    for (int64_t copy = 0; copy < run.copies; copy++)
+      for (size_t i = run.first; i < run.first + run.count; i++) Add(plan, i, keep);
+  }
   program_.mesh = runtime_.mesh_shape;
   MeasureBackends(program_.graph, runtime_);
   plan_ = MakePlan(program_, runtime_);
@@ -65,18 +77,6 @@ BatchProgram::BatchProgram(const Plan& plan, size_t first, size_t count, const R
 int64_t BatchProgram::BoundOf(const std::string& entry) const {
   auto it = bounds_.find(entry);
   return it == bounds_.end() ? 1 : it->second;
-}
-
-// Elementwise ops that reuse the storage of an operand write as many bytes elsewhere. But an op that changes a part of
-// its operand, or adds to it, would copy all of it.
-bool BatchProgram::WritesInPlace(const Step& step, size_t output) const {
-  const Place& to = step.out[output].place;
-  if (to.kind == Place::kEntry) return true;
-  Op op = step.node->op;
-  bool changes = op == Op::kDynamicUpdate || op == Op::kScatter || op == Op::kEinsum || op == Op::kLinear;
-  return changes && std::any_of(step.in.begin(), step.in.end(), [&](const PlannedView& in) {
-           return in.place.kind == to.kind && in.place.offset == to.offset;
-         });
 }
 
 Var BatchProgram::LeafOf(const Var& value, const std::string& name) {
@@ -110,7 +110,7 @@ Var BatchProgram::Cloned(const Var& value) {
   return Var(view, value.index());
 }
 
-void BatchProgram::Add(const Plan& plan, size_t index, int copy) {
+void BatchProgram::Add(const Plan& plan, size_t index, bool keep) {
   const Step& step = plan.steps[index];
   auto node = std::make_shared<Node>(*step.node);
   for (Var& in : node->inputs) {
@@ -119,15 +119,17 @@ void BatchProgram::Add(const Plan& plan, size_t index, int copy) {
     if (in.node().op == Op::kLeaf && !IsFloating(in.dtype()))
       bounds_[in.node().attrs.Text("name")] = BoundIn(*step.node, operand);
   }
-  AddWrites(step, node, copy);
+  AddWrites(step, node);
   node->id = int64_t(program_.graph.nodes.size());
   program_.graph.nodes.push_back(node);
+  for (size_t k = 0; keep && k < node->outputs.size(); k++)
+    program_.graph.outputs.push_back({fmt::format("result{}.{}", node->id, k), Var(node, int(k))});
 }
 
-void BatchProgram::AddWrites(const Step& step, const std::shared_ptr<Node>& node, int copy) {
+void BatchProgram::AddWrites(const Step& step, const std::shared_ptr<Node>& node) {
   for (size_t k = 0; k < step.out.size(); k++) {
     if (!WritesInPlace(step, k)) continue;
-    std::string entry = fmt::format("entry{}.{}.{}", copy, program_.graph.nodes.size(), k);
+    std::string entry = fmt::format("entry{}.{}", program_.graph.nodes.size(), k);
     for (size_t i = 0; i < step.in.size(); i++) {
       const Place &in = step.in[i].place, &out = step.out[k].place;
       bool same = in.kind == out.kind && in.offset == out.offset && in.entry == out.entry;
