@@ -52,6 +52,7 @@ bool WritesInPlace(const Step& step, size_t output) {
 
 bool MayRepeat(const Plan& plan, size_t first, size_t count) {
   const Step& step = plan.steps[first];
+  if (step.node->op == Op::kBroadcast) return false;
   for (size_t k = 0; k < step.out.size(); k++)
     if (WritesInPlace(step, k)) return false;
   return count == 1;
@@ -62,7 +63,9 @@ BatchProgram::BatchProgram(const Plan& plan, const std::vector<Run>& runs, const
   for (const Run& run : runs) {
     // The results of a batch of several calls live until all of them are made. Else a call would write where another
     // one did, and they would not join. So do those of a collective, for which a kernel would wait to write there.
-    bool keep = run.count > 1 || (runtime.Overlaps() && IsCollective(plan.steps[run.first].node->op));
+    // A broadcast that nobody reads would be a view.
+    Op op = plan.steps[run.first].node->op;
+    bool keep = run.count > 1 || op == Op::kBroadcast || (runtime.Overlaps() && IsCollective(op));
     for (int64_t copy = 0; copy < run.copies; copy++)
       for (size_t i = run.first; i < run.first + run.count; i++) Add(plan, i, keep);
   }
@@ -141,8 +144,9 @@ void BatchProgram::AddWrites(const Step& step, const std::shared_ptr<Node>& node
 }
 
 Operands::Operands(const Runtime& runtime, size_t operand_bytes, size_t arena_bytes) : runtime_(runtime) {
-  constexpr int64_t kRandom = 1 << 22;
-  random_ = RandomTensor(runtime, DType::kBF16, {kRandom}, "operands");
+  constexpr size_t kLeast = 1 << 10, kMost = 1 << 23;  // bytes of random numbers, which are then repeated
+  auto elements = int64_t(std::clamp(operand_bytes, kLeast, kMost) / SizeOf(DType::kBF16));
+  random_ = RandomTensor(runtime, DType::kBF16, {elements}, "operands");
   operands_ = runtime.memory().Allocate(std::max(operand_bytes, kAligned));
   FillRandomly(operands_->data(), operands_->bytes());
   arena_ = runtime.memory().Allocate(std::max(arena_bytes, kAligned));

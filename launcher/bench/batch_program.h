@@ -53,8 +53,8 @@ class BatchProgram {
   size_t operand_bytes_ = 0;
 };
 
-// Whether a batch can run several times in one program: it writes nothing in place, and its calls could not join those
-// of the next copy.
+// Whether a batch can run several times in one program: it writes nothing in place, its calls could not join those of
+// the next copy, and its results need not be kept.
 bool MayRepeat(const Plan& plan, size_t first, size_t count);
 
 // Memory that several programs use in turns: random operands that none of them writes, and one arena.
