@@ -51,6 +51,14 @@ constexpr BenchKind kKinds[] = {
      RunEncoderBench},
     {"step", "the training step of a config, without data and checkpoints; takes any key of the config", RunStepBench},
     {"dispatch", "what an op on small tensors costs, in a chain of 100", RunDispatchBench},
+    {"copy", "an elementwise op, which is bound by memory; the smallest sizes show the fixed cost of an op",
+     RunCopyBench},
+    {"rates",
+     "all that weft plan needs to predict the step of a config: its batches of kernels and its collectives, each\n"
+     "               distinct one by itself, and products, copies and collectives of other sizes. Takes any key of "
+     "the\n"
+     "               config. weft plan reads the lines of --json",
+     RunRatesBench},
 };
 
 std::string KeyLines(const std::vector<Option>& options) {

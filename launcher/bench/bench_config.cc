@@ -21,7 +21,7 @@ absl::StatusOr<Config> StepConfig(const BenchWords& words, int ranks, std::vecto
 }  // namespace
 
 absl::StatusOr<Config> BenchConfig(const BenchWords& words, int ranks, std::vector<std::string>& notes) {
-  if (words.kind == "step") return StepConfig(words, ranks, notes);
+  if (!words.config_path.empty()) return StepConfig(words, ranks, notes);
   Config config = words.config;
   if (absl::Status s = Resolve(config, ranks); !s.ok()) return s;
   return config;

@@ -36,5 +36,7 @@ absl::Status RunSdpaBench(const BenchJob& job);
 absl::Status RunEncoderBench(const BenchJob& job);
 absl::Status RunStepBench(const BenchJob& job);
 absl::Status RunDispatchBench(const BenchJob& job);
+absl::Status RunCopyBench(const BenchJob& job);
+absl::Status RunRatesBench(const BenchJob& job);
 
 }  // namespace weft

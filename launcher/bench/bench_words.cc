@@ -61,6 +61,28 @@ OptionList EncoderOptions(BenchWords& w) {
           {{.key = "dtype", .help = "f64, f32, bf16; default: f32 or, on a GPU, bf16"}, &w.dtype}};
 }
 
+OptionList CopyOptions(BenchWords& w) {
+  return {
+      {{.key = "bytes", .help = "read and written together, 4K,1M or 1M..64M; default: 4K..64M or, on a GPU, 4K..1G"},
+       &w.copy_bytes},
+      {{.key = "factor", .help = "from size to size of a range; default: 4", .bounds = {.low = 2, .high = 1024}},
+       &w.factor},
+      {{.key = "dtype", .help = "f64, f32, bf16, f16; default: f32 or, on a GPU, bf16"}, &w.dtype}};
+}
+
+OptionList RatesOptions(BenchWords& w) {
+  return {
+      {{.key = "config", .help = "the YAML file whose step is to be predicted; required"}, &w.config_path},
+      {{.key = "meshes",
+        .help =
+            "config: that of the config; all: also the kernels of all that weft plan --search tries; default: config"},
+       &w.meshes},
+      {{.key = "settle",
+        .help = "seconds of load before products are timed; default: 0 or, on a GPU, 15",
+        .bounds = {.low = 0, .high = 600}},
+       &w.settle}};
+}
+
 OptionList StepOptions(BenchWords& w) {
   return {{{.key = "config", .help = "the YAML file whose training step is timed; required"}, &w.config_path},
           {{.key = "executor", .help = "compiled, interpret, eager; default: all"}, &w.executor}};
@@ -86,6 +108,8 @@ const std::vector<KindRow>& Kinds() {
       {"encoder", EncoderOptions, {"device", "threads", "mesh", "kernels"}},
       {"step", StepOptions, {}},
       {"dispatch", DispatchOptions, {"device", "threads"}},
+      {"copy", CopyOptions, {"device", "threads"}},
+      {"rates", RatesOptions, {}},
   };
   return kinds;
 }

@@ -26,9 +26,12 @@ struct BenchWords {
   int64_t window = 0, documents = 1;           // 0: no window
   double padding = 0, share_of_padding = 0.5;  // of sdpa, and of encoder
   std::string elements = "16";
+  std::string copy_bytes;  // of copy
+  double settle = -1;      // of rates; below 0: the default of the device
+  std::string meshes = "config";
   std::string config_path;
-  Config config;    // the keys of BenchConfigKeys; not used by kind step
-  Words overrides;  // of the config at config_path; only for kind step
+  Config config;    // the keys of BenchConfigKeys; not used by kinds step and rates
+  Words overrides;  // of the config at config_path; only for kinds step and rates
 };
 
 std::vector<std::string> BenchKindNames();

@@ -9,34 +9,32 @@
 #include "launcher/plan/traffic.h"
 #include "weft/core/base/memory.h"
 #include "weft/core/passes/node_time.h"
-#include "weft/dist/group/collectives.h"
 #include "weft/dist/group/mesh.h"
-#include "weft/dist/group/plan_group.h"
-#include "weft/kernels/cpu/backend/register.h"
-#include "weft/kernels/cuda/plan/planned_rows.h"
 #include "weft/parallel/step/kernel_choices.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/config/recompute_value.h"
 #include "weft/train/log/metrics.h"
 #include "weft/train/preflight/memory_check.h"
-#include "weft/train/preflight/recompute.h"
 #include "weft/train/preflight/regather.h"
 
 namespace weft {
 namespace {
-
-// Fills the kernel table of a run on this device. Nothing runs here, so for a GPU the planned rows are enough.
-void Register(KernelTable& table, DeviceKind device) {
-  if (device == DeviceKind::kCpu) RegisterCpuKernels(table);
-  if (device == DeviceKind::kCuda) cuda::AddPlannedRows(table);
-  RegisterCollectives(table, device);
-}
 
 nlohmann::ordered_json JsonOf(const CommLine& l) {
   return {{"op", Name(l.op)},       {"axis", l.axis_name},
           {"bytes", l.bytes},       {"shape", std::vector<int64_t>(l.shape.begin(), l.shape.end())},
           {"phase", Name(l.phase)}, {"times", l.times},
           {"scope", l.scope},       {"line", l.line}};
+}
+
+std::string TimeJson(const PlanReport& r) {
+  if (!r.time) return "";
+  const StepTime& t = *r.time;
+  nlohmann::ordered_json parts = {{"products", t.products},    {"attention", t.attention},
+                                  {"other_kernels", t.memory}, {"exposed_collectives", t.exposed},
+                                  {"slower_kernels", t.lost},  {"collectives", t.collectives}};
+  return fmt::format("  \"step_ms\": {},\n  \"parts_ms\": {},\n  \"tokens_per_s\": {},\n",
+                     nlohmann::json(t.total).dump(), parts.dump(), nlohmann::json(TokensPerSecond(r)).dump());
 }
 
 std::string PlaceOf(const Node& node) {
@@ -115,6 +113,22 @@ std::string ComputeText(const PlanReport& r) {
   return text;
 }
 
+std::string TimeText(const PlanReport& r) {
+  if (!r.time) return "";
+  const StepTime& t = *r.time;
+  std::string text = fmt::format("\npredicted step: {:.4g} ms, {:.4g} tokens/s per {}\n", t.total, TokensPerSecond(r),
+                                 r.device == DeviceKind::kCpu ? "rank" : "GPU");
+  for (const auto& [name, ms] : {std::pair{"products", t.products},
+                                 {"attention", t.attention},
+                                 {"other kernels", t.memory},
+                                 {"exposed collectives", t.exposed},
+                                 {"slower kernels", t.lost}})
+    text += fmt::format("  {:20} {:>9.4g} ms  {:>3.0f} %\n", name, ms, 100 * ms / t.total);
+  if (t.exposed < t.collectives)
+    text += fmt::format("  {:20} {:>9.4g} ms, while kernels run\n", "hidden collectives", t.collectives - t.exposed);
+  return text + fmt::format("  by rates of {}\n", r.rates);
+}
+
 // Returns the rows of a table, one per line.
 std::string RowsText(const std::vector<TrafficRow>& rows, size_t axis_width, bool exact) {
   std::string text;
@@ -173,7 +187,7 @@ std::string RecomputeText(const Config& config, const TrainingStep& step, const 
 
 // Returns a report with the sizes of the model and of a step. PlanStep adds the rest.
 PlanReport Described(const Config& config, const TrainingStep& step) {
-  PlanReport report{.device = config.device == DeviceChoice::kCuda ? DeviceKind::kCuda : DeviceKind::kCpu};
+  PlanReport report{.device = PlannedDevice(config)};
   const StepOptions& options = step.options();
   report.model = fmt::format("{}, {}", config.model.family, Counted(config.model.layers, "block"));
   for (const Parameter* p : step.model().Parameters()) report.parameters += NumElements(p->shape());
@@ -186,13 +200,14 @@ PlanReport Described(const Config& config, const TrainingStep& step) {
   return report;
 }
 
-void PlanStep(const Config& config, TrainingStep& step, const Runtime& runtime, PlanReport& report) {
-  StepPlans plans = step.Compile(runtime);
+void AddPlans(const Config& config, PlannedStep& planned, PlanReport& report) {
+  const StepPlans& plans = planned.plans();
+  TrainingStep& step = planned.step();
   if (plans.accumulate) report.lines = CommPlan(*plans.accumulate, report.mesh, report.micro_steps - 1);
   std::vector<CommLine> lines = CommPlan(plans.step, report.mesh);
   report.lines.insert(report.lines.end(), lines.begin(), lines.end());
   report.memory = MemoryNeedOf(step, &plans, report.device);
-  if (!config.checkpoint.dir.empty()) report.memory += SnapshotNeedOf(step, runtime.coords, report.device);
+  if (!config.checkpoint.dir.empty()) report.memory += SnapshotNeedOf(step, planned.runtime().coords, report.device);
   report.recompute = RecomputeText(config, step, plans.step);
   report.data = EstimateDataNeed(config);
   report.memory += HeldDataNeed(report.data.tokens, report.device);
@@ -203,26 +218,36 @@ void PlanStep(const Config& config, TrainingStep& step, const Runtime& runtime, 
 
 }  // namespace
 
-PlanReport MakePlanReport(const Config& config) {
-  DeviceKind device = config.device == DeviceChoice::kCuda ? DeviceKind::kCuda : DeviceKind::kCpu;
-  StepOptions options = StepOptionsOf(config);
-  Context context(0, options.model.mesh.num_ranks());
-  context.set_numerics(NumericsOf(config));
-  Register(context.kernels(device), device);
-  options.kernels = &context.kernels(device);
-  PlanGroupFactory groups;
-  DeviceMesh mesh(context, groups, options.model.mesh, {device});
-  mesh.set_overlap(config.parallel.overlap);
-  Runtime runtime = RuntimeOf(context, mesh, device);
-  options.model.regather = Regathers(config, options, runtime, DeviceBytes(config));
-  options.recompute.share = RecomputeShare(config, options, runtime, [](int64_t need) { return need; });
-  TrainingStep step(ModelOf(config), options);
+PlanReport MakePlanReport(const Config& config, PlannedStep& planned) {
+  const TrainingStep& step = planned.step();
   PlanReport report = Described(config, step);
-  report.weights = WeightsText(config, options, device);
-  PlanStep(config, step, runtime, report);
-  report.kernels = KernelChoices(step.step().graph, runtime);
+  report.weights = WeightsText(config, step.options(), planned.device());
+  AddPlans(config, planned, report);
+  report.kernels = KernelChoices(step.step().graph, planned.runtime());
   report.inlined = step.step().inlined;
   return report;
+}
+
+PlanReport MakePlanReport(const Config& config) {
+  PlannedStep planned(config);
+  return MakePlanReport(config, planned);
+}
+
+absl::Status AddTime(const PlannedStep& planned, const RatesFile& file, PlanReport& report) {
+  if (absl::Status s = CheckDevice(file, planned.device()); !s.ok()) return s;
+  absl::StatusOr<StepTime> time = TimeOf(planned, file.rates);
+  if (!time.ok())
+    return absl::InvalidArgumentError(fmt::format(
+        "rates: {} has no measurement of {}; weft bench rates config=CONFIG --json, on this mesh, measures it, and its "
+        "lines can be added to the file",
+        file.path, std::string(time.status().message())));
+  report.time = *time;
+  report.rates = fmt::format("{} ({})", file.device_name, file.path);
+  return absl::OkStatus();
+}
+
+double TokensPerSecond(const PlanReport& r) {
+  return double(r.global_batch * r.context) * 1e3 / r.time->total / r.mesh.num_ranks();
 }
 
 std::string FlopsText(double flops) {
@@ -236,7 +261,7 @@ std::string FlopsText(double flops) {
 }
 
 std::string ToText(const PlanReport& r, bool verbose) {
-  std::string text = SizesText(r) + MemoryText(r, verbose) + ComputeText(r) + TrafficText(r, verbose);
+  std::string text = SizesText(r) + MemoryText(r, verbose) + ComputeText(r) + TimeText(r) + TrafficText(r, verbose);
   return verbose ? text + LinesText(r.lines) : text;
 }
 
@@ -250,8 +275,8 @@ std::string ToJson(const PlanReport& r) {
   if (r.device != DeviceKind::kCpu)
     device = fmt::format("  \"device\": \"{}\",\n  \"staging\": {},\n  \"kernels\": {},\n", Name(r.device),
                          r.memory.staging, nlohmann::json(r.kernels).dump());
-  return fmt::format("{{\n  \"collectives\": [{}],\n  \"memory\": {},\n{}  \"flops\": {}\n}}\n", fmt::join(lines, ","),
-                     memory.dump(), device, nlohmann::json(r.flops).dump());
+  return fmt::format("{{\n  \"collectives\": [{}],\n  \"memory\": {},\n{}{}  \"flops\": {}\n}}\n",
+                     fmt::join(lines, ","), memory.dump(), device, TimeJson(r), nlohmann::json(r.flops).dump());
 }
 
 }  // namespace weft

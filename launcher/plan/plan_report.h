@@ -1,8 +1,11 @@
 // The report of weft plan: what a training step of a config computes, communicates and stores.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "launcher/plan/planned_step.h"
+#include "launcher/plan/rates_file.h"
 #include "weft/core/compile/comm_plan.h"
 #include "weft/parallel/step/memory_need.h"
 #include "weft/train/config/config.h"
@@ -26,18 +29,23 @@ struct PlanReport {
   std::string weights;                     // what parallel.regather: auto chose; "" if it had no choice
   std::string recompute;                   // the mode of train.recompute and its cost; "" for none
   std::string kernels;                     // see KernelChoices
+  std::optional<StepTime> time;            // as predicted, if there are rates
+  std::string rates;                       // what they are of: "NVIDIA H200 (h200.jsonl)"
   std::vector<std::string> inlined;        // ops that were decomposed because a dim that they need whole is sharded
 };
 
-// Requires a resolved config with model.vocab. With device: cuda it plans with the planned rows of the CUDA kernels
-// (planned_rows.h), which needs neither a GPU nor the CUDA library.
+// `planned` is the step of the config (see its constructor).
+PlanReport MakePlanReport(const Config& config, PlannedStep& planned);
 PlanReport MakePlanReport(const Config& config);
+// Predicts the time of the step from rates. Errors say what the file lacks, and which command measures it.
+absl::Status AddTime(const PlannedStep& planned, const RatesFile& file, PlanReport& report);
 // Returns a summary. `verbose` adds every collective and the exact bytes.
 std::string ToText(const PlanReport& report, bool verbose);
 // Returns the collectives, the memory and the FLOPs with their exact numbers. For a GPU, adds the device, the staging
-// memory and the kernels.
+// memory and the kernels. With a predicted time, adds step_ms and its parts.
 std::string ToJson(const PlanReport& report);
 
-std::string FlopsText(double flops);  // "7.537 MFLOP"
+double TokensPerSecond(const PlanReport& report);  // of a device; requires a predicted time
+std::string FlopsText(double flops);               // "7.537 MFLOP"
 
 }  // namespace weft

@@ -79,3 +79,16 @@ for name in step accumulate eval; do
   done
 done
 WEFT_DUMP=$dir/text.txt/dump plan 1 "$dir/text.txt/dump" configs/gpt2-tiny.yaml
+
+# What a search needs, and a file that is no file of rates.
+tiny=configs/gpt2-tiny.yaml
+plan 2 "weft plan: --search needs devices=N" --search $tiny rates=no
+plan 2 "weft plan: --search needs rates=FILE, which weft bench rates config=CONFIG --json makes" --search $tiny devices=2
+plan 2 "weft plan: --search needs devices=N, and not ranks=N" --search $tiny devices=2 ranks=2 rates=no
+plan 2 "weft plan: devices and memory are for --search" $tiny devices=2
+plan 2 "weft plan: devices and memory are for --search" $tiny memory=2
+plan 2 'command line: devices: expected an integer >= 1 and <= 64, got "65"' --search $tiny devices=65 rates=no
+plan 2 "rates: $dir/none cannot be read" $tiny rates="$dir/none"
+plan 2 "rates: $dir/none cannot be read" --search $tiny devices=2 rates="$dir/none"
+echo text > "$dir/none"
+plan 2 "rates: $dir/none:1: expected a JSON object" $tiny rates="$dir/none"

@@ -85,7 +85,7 @@ inline std::string Describe(const Layout& l) {
 inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   StepOptions o;
   o.model.mesh = MeshOf(l);
-  PlanOptions plan{job.model.heads, job.model.kv_heads, l.sequence_parallel};
+  PlanOptions plan{job.model.heads, job.model.kv_heads, l.sequence_parallel, job.model.tie_embeddings};
   o.model.plan = job.plan ? *job.plan : FindPlan(job.named_plan)->make(plan, o.model.mesh);
   o.model.precision = job.precision;
   o.model.fsdp = l.fsdp;

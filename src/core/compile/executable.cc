@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "weft/core/compile/host_overlap.h"
 #include "weft/core/compile/stream_overlap.h"
-#include "weft/core/ir/collective_row.h"
 
 namespace weft {
 namespace {
@@ -28,7 +26,6 @@ Executable::Executable(Plan plan, const Runtime& runtime, const Binder& bind, Bu
              fmt::format("arena of {} bytes, the plan needs {}", arena_->bytes(), plan_.arena_bytes));
   BindEntries(bind);
   BindCalls();
-  BindBatches();
   BindOverlap();
   BindOutputs();
 }
@@ -53,63 +50,18 @@ void Executable::BindEntries(const Binder& bind) {
 }
 
 void Executable::BindCalls() {
-  operands_.reserve(plan_.steps.size());
-  for (const Step& step : plan_.steps) {
-    Operands& views = operands_.emplace_back();
-    for (auto [from, to] : {std::pair{&step.in, &views.in}, std::pair{&step.out, &views.out}})
-      for (const PlannedView& planned : *from) {
-        to->push_back(planned.view);
-        to->back().data = Address(planned.place);
-      }
-    void* workspace = step.workspace_bytes ? static_cast<char*>(arena_->data()) + step.workspace_offset : nullptr;
-    KernelCall& call = calls_.emplace_back(CallOf(*step.node, views.in, views.out, runtime_));
-    call.workspace = workspace;
-    call.workspace_bytes = step.workspace_bytes;
-  }
+  planned_ = std::make_unique<PlannedCalls>(plan_, runtime_, [this](const Place& place) { return Address(place); });
   for (const Copy& copy : plan_.copies)
     copies_.push_back({Address(copy.from.place), Address(copy.to.place), copy.bytes});
 }
 
-void Executable::BindBatches() {
-  for (size_t i = 0; i < calls_.size(); i++) {
-    const KernelRow& row = runtime_.kernels().Row(plan_.steps[i].node->op);
-    bool joins = !batches_.empty() && batches_.back().row == &row && AxisOf(i) == AxisOf(batches_.back().first) &&
-                 MayJoin(row, plan_.steps[i]) && MayJoin(row, plan_.steps[batches_.back().first]);
-    for (size_t j = joins ? batches_.back().first : i; joins && j < i; j++) joins = !Touch(calls_[j], calls_[i]);
-    if (joins)
-      batches_.back().count++;
-    else
-      batches_.push_back({&row, i, 1});
-  }
-}
-
-// Returns the mesh axis over which a step moves bytes, or nullopt if the step is no collective.
-std::optional<int64_t> Executable::AxisOf(size_t step) const {
-  const Node& node = *plan_.steps[step].node;
-  return IsCollective(node.op) ? std::optional(node.attrs.Int("axis")) : std::nullopt;
-}
-
 void Executable::BindOverlap() {
   StreamedDevice* device = StreamsOf(runtime_.memory());
-  std::map<int64_t, int> lane_of;  // by axis
-  std::vector<int> lanes;
-  for (const Batch& batch : batches_) {
-    std::optional<int64_t> axis = AxisOf(batch.first);
-    lanes.push_back(axis ? lane_of.emplace(*axis, int(lane_of.size())).first->second : OverlapPlan::kMain);
-  }
-  has_collectives_ = !lane_of.empty();
-  if (!has_collectives_ || !runtime_.Overlaps() || (!device && runtime_.device != DeviceKind::kCpu)) return;
-  auto calls_of = [this](size_t i) { return std::span(calls_).subspan(batches_[i].first, batches_[i].count); };
-  OverlapPlan plan = PlanOverlap(lanes, [&](size_t i, size_t j) {
-    for (const KernelCall& a : calls_of(i))
-      for (const KernelCall& b : calls_of(j))
-        if (Touch(a, b)) return true;
-    return false;
-  });
+  if (!planned_->has_collectives() || !runtime_.Overlaps() || (!device && runtime_.device != DeviceKind::kCpu)) return;
   if (device)
-    overlap_ = std::make_unique<StreamOverlap>(*device, std::move(plan));
+    overlap_ = std::make_unique<StreamOverlap>(*device, planned_->Overlap());
   else
-    overlap_ = std::make_unique<HostOverlap>(std::move(plan));
+    overlap_ = std::make_unique<HostOverlap>(planned_->Overlap());
 }
 
 void Executable::BindOutputs() {
@@ -129,9 +81,9 @@ void* Executable::Address(const Place& place) const {
 
 void Executable::IssueBatch(const Batch& batch) {
   if (batch.count > 1)
-    batch.row->run_many(std::span(calls_).subspan(batch.first, batch.count));
+    batch.row->run_many(planned_->CallsOf(batch));
   else
-    batch.row->run(calls_[batch.first]);
+    batch.row->run(calls()[batch.first]);
 }
 
 // Issues all batches. If `timeline` is not null, marks each on the stream that it is issued to.
@@ -139,19 +91,19 @@ void Executable::IssueBatches(Timeline* timeline) {
   if (timeline && overlap_ && !StreamsOf(runtime_.memory())) return TimeThreads(*timeline);
   auto issue = [&](size_t i) {
     if (timeline) timeline->Mark();
-    IssueBatch(batches_[i]);
+    IssueBatch(batches()[i]);
     if (timeline) timeline->Mark();
   };
   if (overlap_) return overlap_->Issue(issue);
-  for (size_t i = 0; i < batches_.size(); i++) issue(i);
+  for (size_t i = 0; i < batches().size(); i++) issue(i);
 }
 
 // Batches run in several threads at the same time, so each notes its own times.
 void Executable::TimeThreads(Timeline& timeline) {
-  std::vector<int64_t> times(2 * batches_.size());
+  std::vector<int64_t> times(2 * batches().size());
   overlap_->Issue([&](size_t i) {
     times[2 * i] = SteadyNanoseconds();
-    IssueBatch(batches_[i]);
+    IssueBatch(batches()[i]);
     times[2 * i + 1] = SteadyNanoseconds();
   });
   timeline.Add(times);
@@ -174,7 +126,7 @@ void Executable::Run() {
   constexpr int kWarmRuns = 2;
   if (recording_) return recording_->Replay();
   // Collectives must not be issued one by one while a recording that uses the same group is still running.
-  if (has_collectives_) runtime_.memory().Synchronize();
+  if (planned_->has_collectives()) runtime_.memory().Synchronize();
   if (runs_++ < kWarmRuns) return Issue();
   recording_ = runtime_.memory().Record([this] { Issue(); });
   if (recording_) return recording_->Replay();

@@ -7,6 +7,7 @@
 
 #include "weft/core/compile/overlap.h"
 #include "weft/core/compile/plan.h"
+#include "weft/core/compile/planned_calls.h"
 #include "weft/core/runtime/timeline.h"
 
 namespace weft {
@@ -24,27 +25,21 @@ class Executable {
   // Gives the same results, call by call and never from a recording. Marks num_points() points in `timeline`: the begin
   // and the end of each batch, and of all copies together if there are any.
   void Run(Timeline& timeline);
-  size_t num_points() const { return 2 * (batches_.size() + (copies_.empty() ? 0 : 1)); }
+  size_t num_points() const { return 2 * (batches().size() + (copies_.empty() ? 0 : 1)); }
   // Returns the storage of an output (chunk-shaped). It is valid until the next Run of an executable that shares the
   // arena. Throws Error if there is no such output.
   const Tensor& Output(const std::string& name) const;
   size_t arena_bytes() const { return plan_.arena_bytes; }
-  size_t num_steps() const { return calls_.size(); }
-  size_t num_batches() const { return batches_.size(); }
+  size_t num_steps() const { return calls().size(); }
+  size_t num_batches() const { return batches().size(); }
   const Plan& plan() const { return plan_; }
 
   // Calls that are issued together. Batches are in the order of the plan's steps, and the copies come after them.
-  struct Batch {
-    const KernelRow* row;
-    size_t first, count;
-  };
-  std::span<const Batch> batches() const { return batches_; }
-  std::span<const KernelCall> calls() const { return calls_; }  // one per step of the plan
+  using Batch = PlannedCalls::Batch;
+  std::span<const Batch> batches() const { return planned_->batches(); }
+  std::span<const KernelCall> calls() const { return planned_->calls(); }  // one per step of the plan
 
  private:
-  struct Operands {
-    std::vector<TensorView> in, out;
-  };
   struct BoundCopy {
     const void* from;
     void* to;
@@ -52,8 +47,6 @@ class Executable {
   };
   void BindEntries(const Binder& bind);
   void BindCalls();
-  void BindBatches();
-  std::optional<int64_t> AxisOf(size_t step) const;
   void BindOverlap();
   void BindOutputs();
   void* Address(const Place& place) const;
@@ -66,10 +59,7 @@ class Executable {
   Runtime runtime_;
   BufferPtr arena_;
   std::map<std::string, Tensor> entries_, outputs_;
-  std::vector<Operands> operands_;  // the views that calls_ point to, in the same order
-  std::vector<KernelCall> calls_;
-  std::vector<Batch> batches_;
-  bool has_collectives_ = false;
+  std::unique_ptr<PlannedCalls> planned_;
   std::unique_ptr<Overlap> overlap_;  // of the batches; null: all are issued to one stream
   std::vector<BoundCopy> copies_;
   int runs_ = 0;

@@ -14,13 +14,14 @@ words() {
     encoder) echo "batch=4 seq=16 dim=8 ffn=16 heads=2 layers=1 dtype=f32,bf16" ;;
     step) echo "${step[*]} mesh.dp=-1" ;;
     dispatch) echo "elements=4" ;;
+    copy) echo "bytes=4K,64K,8 dtype=f32,bf16" ;;
   esac
 }
 # Cases of a kind on this number of ranks. One rank has no send; a barrier has one size.
 cases() {
   case $1 in
     collective) [ "$2" = 1 ] && echo 38 || echo 46 ;;
-    gemm | dispatch) echo 6 ;;
+    gemm | dispatch | copy) echo 6 ;;
     sdpa) echo 4 ;;
     encoder) echo 8 ;;
     step) echo 3 ;;
@@ -29,7 +30,7 @@ cases() {
 keys="kind case device device_name ranks threads dtype labels sizes median_ms min_ms p90_ms repeats calls processor_ms rate unit more host version commit unix_time"
 
 : > "$dir/all.jsonl"
-for kind in collective gemm sdpa encoder step dispatch; do
+for kind in collective gemm sdpa encoder step dispatch copy; do
   for ranks in 1 2; do
     read -ra tiny <<< "$(words $kind)"
     code=0
@@ -45,6 +46,28 @@ for kind in collective gemm sdpa encoder step dispatch; do
     cat "$dir/out" >> "$dir/all.jsonl"
   done
 done
+# What weft plan predicts a step from, on the mesh of the ranks and, with meshes=all, on others.
+rates=(config=configs/gpt2-tiny.yaml model.layers=1 model.context=16 train.global_batch=4 device=cpu threads=1 seconds=0.001)
+for ranks in 1 2; do
+  run 0 "" bench rates "${rates[@]}" ranks=$ranks mesh.dp=-1 meshes=all --json
+  grep '^{' "$dir/out" > "$dir/rates$ranks.jsonl"
+  for kind in call copy gemm; do
+    grep -q "^{\"kind\":\"$kind\",.*\"ranks\":$ranks," "$dir/rates$ranks.jsonl" || fail "expected lines of $kind"
+  done
+  for class in product attention memory; do
+    grep -q "\"class\":\"$class\"" "$dir/rates$ranks.jsonl" || fail "expected lines of class $class"
+  done
+  run 0 "" plan configs/gpt2-tiny.yaml model.layers=1 model.context=16 train.global_batch=4 mesh.dp=$ranks rates="$dir/rates$ranks.jsonl" --json
+  grep -qE '^  "step_ms": [0-9.e-]+,$' "$dir/out" || fail "expected a predicted step"
+  run 0 "search: $ranks device" plan --search configs/gpt2-tiny.yaml model.layers=1 model.context=16 train.global_batch=4 devices=$ranks rates="$dir/rates$ranks.jsonl"
+done
+for kind in collective overlap; do
+  grep -q "^{\"kind\":\"$kind\"" "$dir/rates2.jsonl" || fail "expected lines of $kind on 2 ranks"
+  ! grep -q "^{\"kind\":\"$kind\"" "$dir/rates1.jsonl" || fail "expected no lines of $kind on 1 rank"
+done
+run 2 "meshes: expected names of config, all" bench rates "${rates[@]}" meshes=some
+run 2 "config is missing" bench rates
+
 # A table has a line for each case, after two lines of head; ranks of an axis communicate by themselves.
 run 0 "gemm 8 x 8 x 8" bench gemm m=8 repeats=1 device=cpu
 [ "$(wc -l < "$dir/out")" -eq 3 ] || fail "expected a table of one row"
@@ -60,7 +83,7 @@ sed 's/"rate":/"rat":/' "$dir/all.jsonl" > "$dir/bad.jsonl"
 run 2 "bad.jsonl:1: expected rate as a number or null; give a file that weft bench --json wrote" report "$dir/bad.jsonl"
 
 run 0 "usage: weft bench KIND" bench --help
-run 2 "weft bench: expected collective, gemm, sdpa, encoder, step, dispatch first, got nothing" bench
+run 2 "weft bench: expected collective, gemm, sdpa, encoder, step, dispatch, copy, rates first, got nothing" bench
 run 2 'got "gem"; did you mean gemm?' bench gem
 run 2 'expected keys of gemm as key=value, got "mm=3"; did you mean m?' bench gemm mm=3
 run 2 'expected keys of gemm as key=value, got "--jsno"; did you mean json?' bench gemm --jsno

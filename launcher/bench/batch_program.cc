@@ -1,0 +1,195 @@
+#include "launcher/bench/batch_program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/bench/compiled_case.h"
+#include "weft/core/base/rng.h"
+#include "weft/core/compile/measure.h"
+#include "weft/core/ir/collective_row.h"
+#include "weft/core/ir/storage.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kAligned = 256;
+size_t Rounded(size_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
+
+// Returns how many values an integer operand of the node may have, from 0 on. Other operands than these get zeros,
+// except lengths of sequences, which get whole ones.
+int64_t BoundIn(const Node& node, const Var& operand) {
+  auto shape_of = [&](size_t i) { return node.inputs[i].shape(); };
+  switch (node.op) {
+    case Op::kEmbedding:
+      return shape_of(0)[0];
+    case Op::kEmbeddingGrad:
+      return node.outputs[0].shape[0];
+    case Op::kCrossEntropy:
+    case Op::kCrossEntropyGrad:
+      return shape_of(0).back();
+    case Op::kSdpa:
+    case Op::kSdpaGrad:
+      return operand.rank() == 1 ? -(shape_of(1)[1]) : 1;  // below 0: all have this value
+    default:
+      return 1;
+  }
+}
+
+// Elementwise ops that reuse the storage of an operand write as many bytes elsewhere. But an op that changes a part of
+// its operand, or adds to it, would copy all of it.
+bool WritesInPlace(const Step& step, size_t output) {
+  const Place& to = step.out[output].place;
+  if (to.kind == Place::kEntry) return true;
+  Op op = step.node->op;
+  bool changes = op == Op::kDynamicUpdate || op == Op::kScatter || op == Op::kEinsum || op == Op::kLinear;
+  return changes && std::any_of(step.in.begin(), step.in.end(), [&](const PlannedView& in) {
+           return in.place.kind == to.kind && in.place.offset == to.offset;
+         });
+}
+
+}  // namespace
+
+bool MayRepeat(const Plan& plan, size_t first, size_t count) {
+  const Step& step = plan.steps[first];
+  if (step.node->op == Op::kBroadcast) return false;
+  for (size_t k = 0; k < step.out.size(); k++)
+    if (WritesInPlace(step, k)) return false;
+  return count == 1;
+}
+
+BatchProgram::BatchProgram(const Plan& plan, const std::vector<Run>& runs, const Runtime& runtime) : runtime_(runtime) {
+  for (const Step& step : plan.steps) made_[step.node.get()] = true;
+  for (const Run& run : runs) {
+    // The results of a batch of several calls live until all of them are made. Else a call would write where another
+    // one did, and they would not join. So do those of a collective, for which a kernel would wait to write there.
+    // A broadcast that nobody reads would be a view.
+    Op op = plan.steps[run.first].node->op;
+    bool keep = run.count > 1 || op == Op::kBroadcast || (runtime.Overlaps() && IsCollective(op));
+    for (int64_t copy = 0; copy < run.copies; copy++)
+      for (size_t i = run.first; i < run.first + run.count; i++) Add(plan, i, keep);
+  }
+  program_.mesh = runtime_.mesh_shape;
+  MeasureBackends(program_.graph, runtime_);
+  plan_ = MakePlan(program_, runtime_);
+  for (const auto& leaf : plan_.leaves)
+    if (IsFloating(leaf->outputs[0].dtype) && !Writes(leaf->attrs.Text("name")))
+      operand_bytes_ += Rounded(BytesOf(leaf->outputs[0]));
+}
+
+int64_t BatchProgram::BoundOf(const std::string& entry) const {
+  auto it = bounds_.find(entry);
+  return it == bounds_.end() ? 1 : it->second;
+}
+
+Var BatchProgram::LeafOf(const Var& value, const std::string& name) {
+  auto leaf = std::make_shared<Node>();
+  leaf->op = Op::kLeaf;
+  leaf->attrs.Set({"name", name});
+  leaf->outputs.push_back(value.node().outputs[size_t(value.index())]);
+  leaf->scope = value.node().scope;
+  leaf->id = int64_t(program_.graph.nodes.size());
+  program_.graph.nodes.push_back(leaf);
+  return Var(leaf, 0);
+}
+
+// Returns the operand in the program: a leaf for what a step of the plan makes, and the same view for what a view
+// shows.
+Var BatchProgram::Cloned(const Var& value) {
+  const Node& node = value.node();
+  if (node.op == Op::kLeaf || made_.contains(&node)) {
+    auto [it, is_new] = leaves_.emplace(std::pair(&node, value.index()), Var());
+    if (is_new) it->second = LeafOf(value, fmt::format("operand{}", leaves_.size()));
+    return it->second;
+  }
+  std::shared_ptr<Node>& view = views_[&node];
+  if (!view) {
+    auto clone = std::make_shared<Node>(node);
+    for (Var& in : clone->inputs) in = Cloned(in);
+    clone->id = int64_t(program_.graph.nodes.size());
+    program_.graph.nodes.push_back(clone);
+    view = clone;
+  }
+  return Var(view, value.index());
+}
+
+void BatchProgram::Add(const Plan& plan, size_t index, bool keep) {
+  const Step& step = plan.steps[index];
+  auto node = std::make_shared<Node>(*step.node);
+  for (Var& in : node->inputs) {
+    Var operand = in;
+    in = Cloned(operand);
+    if (in.node().op == Op::kLeaf && !IsFloating(in.dtype()))
+      bounds_[in.node().attrs.Text("name")] = BoundIn(*step.node, operand);
+  }
+  AddWrites(step, node);
+  node->id = int64_t(program_.graph.nodes.size());
+  program_.graph.nodes.push_back(node);
+  for (size_t k = 0; keep && k < node->outputs.size(); k++)
+    program_.graph.outputs.push_back({fmt::format("result{}.{}", node->id, k), Var(node, int(k))});
+}
+
+void BatchProgram::AddWrites(const Step& step, const std::shared_ptr<Node>& node) {
+  for (size_t k = 0; k < step.out.size(); k++) {
+    if (!WritesInPlace(step, k)) continue;
+    std::string entry = fmt::format("entry{}.{}", program_.graph.nodes.size(), k);
+    for (size_t i = 0; i < step.in.size(); i++) {
+      const Place &in = step.in[i].place, &out = step.out[k].place;
+      bool same = in.kind == out.kind && in.offset == out.offset && in.entry == out.entry;
+      if (same && node->inputs[i].node().op == Op::kLeaf) entry = node->inputs[i].node().attrs.Text("name");
+    }
+    written_[entry] = true;
+    program_.graph.writes.push_back({entry, Var(node, int(k))});
+  }
+}
+
+Operands::Operands(const Runtime& runtime, size_t operand_bytes, size_t arena_bytes) : runtime_(runtime) {
+  constexpr size_t kLeast = 1 << 10, kMost = 1 << 23;  // bytes of random numbers, which are then repeated
+  auto elements = int64_t(std::clamp(operand_bytes, kLeast, kMost) / SizeOf(DType::kBF16));
+  random_ = RandomTensor(runtime, DType::kBF16, {elements}, "operands");
+  operands_ = runtime.memory().Allocate(std::max(operand_bytes, kAligned));
+  FillRandomly(operands_->data(), operands_->bytes());
+  arena_ = runtime.memory().Allocate(std::max(arena_bytes, kAligned));
+}
+
+void Operands::FillRandomly(void* data, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += random_.bytes())
+    runtime_.memory().Copy(static_cast<char*>(data) + at, random_.data(), std::min(random_.bytes(), bytes - at));
+}
+
+// Returns random integers from 0 to bound - 1, or, with a negative bound, all of them its opposite.
+Tensor Operands::Integers(const ValueInfo& info, int64_t bound) {
+  Tensor& made = integers_[fmt::format("{} {} {}", Name(info.dtype), ToString(info.shape), bound)];
+  if (made.defined()) return made;
+  Tensor host = Tensor::Zeros(info.dtype, info.shape);
+  Dispatch(info.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < host.num_elements(); i++) {
+      uint32_t bits = Philox(7, 0, uint64_t(i))[0];
+      host.as<T>()[i] = T(float(bound < 0 ? -bound : int64_t(bits) % bound));
+    }
+  });
+  return made = host.To(runtime_.memory());
+}
+
+std::unique_ptr<Executable> Operands::Bind(const BatchProgram& program) {
+  size_t offset = 0;
+  auto bind = [&](const std::string& name, const ValueInfo& info) {
+    if (!IsFloating(info.dtype)) {
+      Tensor integers = Integers(info, program.BoundOf(name));
+      return program.Writes(name) ? integers.Clone() : integers;
+    }
+    if (program.Writes(name)) {
+      Tensor own = Tensor::Empty(info.dtype, info.shape, runtime_.memory());
+      FillRandomly(own.data(), own.bytes());
+      return own;
+    }
+    Tensor operand(operands_, offset, info.dtype, info.shape);
+    offset += Rounded(operand.bytes());
+    return operand;
+  };
+  Plan plan = program.plan();
+  return std::make_unique<Executable>(std::move(plan), program.runtime(), bind, arena_);
+}
+
+}  // namespace weft

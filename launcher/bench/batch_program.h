@@ -1,0 +1,77 @@
+// BatchProgram: batches of a plan by themselves, on operands of their own, so that they can be timed.
+//
+//   BatchProgram program(plan, {{first, count, 8}}, runtime);   // eight times the batch
+//   Operands operands(runtime, program.operand_bytes(), program.plan().arena_bytes);
+//   std::unique_ptr<Executable> run = operands.Bind(program);
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/core/compile/executable.h"
+
+namespace weft {
+
+// The program of some batches: their nodes, with a leaf for each operand, so that no batch needs another's results.
+// What a batch writes in place it writes in place here too, and operands with repeated elements keep their strides.
+class BatchProgram {
+ public:
+  // The steps of a batch, which run `copies` times one after the other.
+  struct Run {
+    size_t first, count;
+    int64_t copies = 1;
+  };
+  // Overlaps as `runtime` does. Memory that overlapping collectives write is used once.
+  BatchProgram(const Plan& plan, const std::vector<Run>& runs, const Runtime& runtime);
+  BatchProgram(const BatchProgram&) = delete;
+  BatchProgram& operator=(const BatchProgram&) = delete;
+
+  const Plan& plan() const { return plan_; }
+  const Runtime& runtime() const { return runtime_; }
+  // Bytes of the operands that may have any value and keep it, each rounded up to 256.
+  size_t operand_bytes() const { return operand_bytes_; }
+  // Whether an entry is written, so that it needs memory of its own.
+  bool Writes(const std::string& entry) const { return written_.contains(entry); }
+  // Returns one more than the largest valid value of an entry of integers, for example of token ids.
+  int64_t BoundOf(const std::string& entry) const;
+
+ private:
+  Var Cloned(const Var& value);
+  Var LeafOf(const Var& value, const std::string& name);
+  void Add(const Plan& plan, size_t step, bool keep);
+  void AddWrites(const Step& step, const std::shared_ptr<Node>& node);
+
+  Runtime runtime_;
+  std::map<const Node*, bool> made_;  // the steps of the plan
+  std::map<std::pair<const Node*, int>, Var> leaves_;
+  std::map<const Node*, std::shared_ptr<Node>> views_;
+  std::map<std::string, int64_t> bounds_;
+  std::map<std::string, bool> written_;
+  LocalProgram program_;
+  Plan plan_;
+  size_t operand_bytes_ = 0;
+};
+
+// Whether a batch can run several times in one program: it writes nothing in place, its calls could not join those of
+// the next copy, and its results need not be kept.
+bool MayRepeat(const Plan& plan, size_t first, size_t count);
+
+// Memory that several programs use in turns: random operands that none of them writes, and one arena.
+class Operands {
+ public:
+  Operands(const Runtime& runtime, size_t operand_bytes, size_t arena_bytes);
+  // Programs and this object must outlive the executable. Throws Error if there is not enough memory.
+  std::unique_ptr<Executable> Bind(const BatchProgram& program);
+
+ private:
+  Tensor Integers(const ValueInfo& info, int64_t bound);
+  void FillRandomly(void* data, size_t bytes);
+
+  Runtime runtime_;
+  Tensor random_;  // bf16 [n], standard normal; as f32 its values are near those too
+  BufferPtr operands_, arena_;
+  std::map<std::string, Tensor> integers_;
+};
+
+}  // namespace weft

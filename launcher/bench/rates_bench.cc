@@ -1,0 +1,160 @@
+// weft bench rates: times the parts of a config's step, each by itself, and ladders of sizes besides, so that weft plan
+// can predict the step and those of other meshes.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "fmt/format.h"
+#include "launcher/bench/bench_config.h"
+#include "launcher/bench/number_list.h"
+#include "launcher/bench/step_parts.h"
+#include "launcher/plan/candidates.h"
+#include "launcher/plan/planned_step.h"
+#include "weft/core/base/error.h"
+#include "weft/core/ir/collective_row.h"
+
+namespace weft {
+namespace {
+
+// The planned steps whose parts are timed: first that of the config itself.
+class PlannedSteps {
+ public:
+  explicit PlannedSteps(const BenchJob& job) : job_(job) { Add(job.config); }
+
+  // Adds those of weft plan --search that can be planned.
+  absl::Status AddAll() {
+    absl::StatusOr<Config> config = LoadConfig(job_.words.config_path, job_.words.overrides);
+    if (!config.ok()) return config.status();
+    config->device = Device();
+    for (const Candidate& candidate : Candidates(*config, job_.words.overrides, job_.context.world_size())) {
+      BenchWords words = job_.words;
+      words.overrides.insert(words.overrides.end(), candidate.keys.begin(), candidate.keys.end());
+      std::vector<std::string> notes;
+      absl::StatusOr<Config> other = BenchConfig(words, job_.context.world_size(), notes);
+      if (other.ok()) AddIfPossible(*other);
+    }
+    return absl::OkStatus();
+  }
+  const StepParts& parts() const { return parts_; }
+
+ private:
+  DeviceChoice Device() const { return job_.on_gpu() ? DeviceChoice::kCuda : DeviceChoice::kCpu; }
+
+  void AddIfPossible(const Config& config) {
+    try {
+      Add(config);
+    } catch (const Error&) {  // weft plan --search counts it as left out
+    }
+  }
+  void Add(Config config) {
+    config.device = Device();
+    auto planned = std::make_unique<PlannedStep>(config);
+    StepParts mine;
+    const StepPlans& plans = planned->plans();
+    if (plans.accumulate)
+      AddParts(*plans.accumulate, planned->runtime(), planned->step().options().micro_steps - 1, mine);
+    AddParts(plans.step, planned->runtime(), 1, mine);
+    for (auto& [name, part] : mine)
+      if (part.mesh == job_.mesh.shape() || !FindCollectiveRow(part.work.op)) parts_.emplace(name, part);
+    steps_.push_back(std::move(planned));
+  }
+
+  const BenchJob& job_;
+  std::vector<std::unique_ptr<PlannedStep>> steps_;  // parts refer to their plans
+  StepParts parts_;
+};
+
+// Times the largest product, by itself and while the largest collective runs, to find what part of a collective's time
+// kernels lose meanwhile: it takes multiprocessors, memory bandwidth and, of a GPU at its power limit, clock.
+void RunOverlap(const BenchJob& job, const StepParts& parts, const std::map<std::string, double>& ms) {
+  const StepPart *product = nullptr, *collective = nullptr;
+  auto larger = [](const StepPart* a, const StepPart& b) { return !a || b.work.bytes > a->work.bytes; };
+  for (const auto& [name, part] : parts)
+    if (part.work.kind == WorkClass::kCollective && larger(collective, part)) collective = &part;
+  if (!collective) return;
+  for (const auto& [name, part] : parts)
+    if (part.work.kind == WorkClass::kProduct && part.plan == collective->plan && larger(product, part) &&
+        MayRepeat(*part.plan, part.first, part.count))
+      product = &part;
+  if (!product) return;
+  double moving = ms.at(collective->work.name), computing = ms.at(product->work.name);
+  // The products outlast the collective, so that all of it is hidden.
+  constexpr int kTimes = 4;
+  constexpr double kLonger = 1.5;
+  auto copies = std::max<int64_t>(1, std::llround(std::ceil(kLonger * moving / computing)));
+  std::vector<BatchProgram::Run> alone, both;
+  for (int i = 0; i < kTimes; i++) {
+    both.push_back({collective->first, collective->count});
+    both.push_back({product->first, product->count, copies});
+    alone.push_back(both.back());
+  }
+  Runtime runtime = job.runtime();
+  runtime.overlap = OverlapMode::kAlways;
+  BatchProgram first(*product->plan, alone, runtime), second(*product->plan, both, runtime);
+  Operands operands(runtime, std::max(first.operand_bytes(), second.operand_bytes()),
+                    std::max(first.plan().arena_bytes, second.plan().arena_bytes));
+  std::unique_ptr<Executable> run_alone = operands.Bind(first), run_both = operands.Bind(second);
+  auto run = [](Executable& executable) {
+    return [&executable](int64_t calls) {
+      for (int64_t i = 0; i < calls; i++) executable.Run();
+    };
+  };
+  auto work_alone = run(*run_alone), work_both = run(*run_both);
+  const std::array<BenchWork, 2> works{work_alone, work_both};
+  std::vector<CallTimes> times = job.TimeInTurns(works);
+  BenchLine line{.kind = "overlap", .dtype = Name(product->work.dtype)};
+  line.name = fmt::format("{} while {}", product->work.name, collective->work.name);
+  line.labels = {{"product", product->work.name}, {"collective", collective->work.name}};
+  line.sizes = {{"collectives", kTimes}, {"products", kTimes * copies}};
+  line.more = {{"alone_ms", times[0].Median()},
+               {"lost_share", std::clamp((times[1].Median() - times[0].Median()) / (kTimes * moving), 0.0, 1.0)}};
+  line.times = times[1];
+  job.Print(line);
+}
+
+// Runs other kinds with their own words, on the mesh of this job.
+absl::Status RunLadders(const BenchJob& job) {
+  auto with = [&](BenchWords words, absl::Status (*run)(const BenchJob&)) {
+    words.json = job.words.json;
+    words.seconds = std::min(job.words.seconds, 0.1);
+    words.dtype = Name(job.config.precision.compute);
+    BenchJob other{words, job.config, job.context, job.mesh, job.device};
+    return run(other);
+  };
+  if (absl::Status s = with({.kind = "copy"}, RunCopyBench); !s.ok()) return s;
+  if (absl::Status s = with({.kind = "gemm"}, RunGemmBench); !s.ok()) return s;
+  const MeshShape& mesh = job.mesh.shape();
+  std::set<int> done{1};  // numbers of ranks
+  for (int i = 0; i <= mesh.num_axes(); i++) {
+    bool world = i == mesh.num_axes();
+    if (!done.insert(world ? mesh.num_ranks() : mesh.sizes[size_t(i)]).second) continue;
+    BenchWords words{.kind = "collective", .op = "all_reduce,all_gather,reduce_scatter,all_to_all"};
+    words.bytes = job.on_gpu() ? "4K..256M" : "4K..16M";
+    words.factor = 16;
+    words.axis = world ? "world" : mesh.names[size_t(i)];
+    if (absl::Status s = with(words, RunCollectiveBench); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunRatesBench(const BenchJob& job) {
+  absl::StatusOr<std::vector<std::string>> meshes = ParseNames("meshes", job.words.meshes, {"config", "all"});
+  if (!meshes.ok()) return meshes.status();
+  PlannedSteps steps(job);
+  if (meshes->back() == "all")
+    if (absl::Status s = steps.AddAll(); !s.ok()) return s;
+  std::vector<StepPart> kernels, collectives;
+  for (const auto& [name, part] : steps.parts())
+    (part.work.kind == WorkClass::kCollective ? collectives : kernels).push_back(part);
+  job.PrintHead();
+  std::map<std::string, double> ms = PartsBench(job, std::move(kernels)).Run();
+  // Collectives are timed apart: in turns with kernels each would also wait for the slowest rank.
+  ms.merge(PartsBench(job, std::move(collectives)).Run());
+  RunOverlap(job, steps.parts(), ms);
+  return RunLadders(job);
+}
+
+}  // namespace weft

@@ -1,0 +1,54 @@
+// StepParts: the distinct batches of a step's plans, and how long each takes by itself.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/bench/batch_program.h"
+#include "launcher/bench/bench_job.h"
+#include "weft/core/predict/batch_work.h"
+
+namespace weft {
+
+// A distinct batch.
+struct StepPart {
+  const Plan* plan;
+  size_t first, count;
+  MeshShape mesh;
+  BatchWork work;
+  int64_t times;  // in a step
+};
+using StepParts = std::map<std::string, StepPart>;  // by the name of the work
+
+// Adds the batches of a plan that runs `times` times in a step. The plan must outlive the parts.
+void AddParts(const Plan& plan, const Runtime& runtime, int64_t times, StepParts& parts);
+
+// Times parts in turns. On a GPU a turn has each as often as a step has it, and begins after seconds of load, so that
+// the clocks are those that such a mixture of work leaves the GPU. All ranks time the same parts together.
+class PartsBench {
+ public:
+  PartsBench(const BenchJob& job, std::vector<StepPart> parts) : job_(job), parts_(std::move(parts)) {}
+  // Returns the milliseconds of one run of each part, by name. Prints a line for each.
+  std::map<std::string, double> Run();
+
+ private:
+  double SettleSeconds() const;
+  Runtime RuntimeOf(const StepPart& part) const;
+  void Compile();
+  void Bind(absl::FunctionRef<int64_t(size_t)> copies);
+  std::vector<double> OnceEach() const;
+  std::vector<CallTimes> Measure(std::span<const BenchWork> works, double seconds) const;
+  void Print(const StepPart& part, CallTimes times) const;
+
+  const BenchJob& job_;
+  std::vector<StepPart> parts_;
+  std::vector<std::unique_ptr<BatchProgram>> programs_;
+  std::optional<Operands> operands_;
+  std::vector<std::unique_ptr<Executable>> made_;
+  std::vector<int64_t> copies_;  // of the part in a program
+  std::vector<int64_t> turns_;   // runs of the program in a turn
+  double turn_ms_ = 1;           // about how long a turn takes
+};
+
+}  // namespace weft

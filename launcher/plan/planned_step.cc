@@ -1,0 +1,59 @@
+#include "launcher/plan/planned_step.h"
+
+#include "weft/dist/group/collectives.h"
+#include "weft/kernels/cpu/backend/register.h"
+#include "weft/kernels/cuda/plan/planned_rows.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/preflight/memory_check.h"
+#include "weft/train/preflight/recompute.h"
+#include "weft/train/preflight/regather.h"
+
+namespace weft {
+namespace {
+
+// Fills the kernel table of a run on this device. Nothing runs here, so for a GPU the planned rows are enough.
+void Register(KernelTable& table, DeviceKind device) {
+  if (device == DeviceKind::kCpu) RegisterCpuKernels(table);
+  if (device == DeviceKind::kCuda) cuda::AddPlannedRows(table);
+  RegisterCollectives(table, device);
+}
+
+}  // namespace
+
+DeviceKind PlannedDevice(const Config& config) {
+  return config.device == DeviceChoice::kCuda ? DeviceKind::kCuda : DeviceKind::kCpu;
+}
+
+PlannedStep::PlannedStep(const Config& config) : context_(0, StepOptionsOf(config).model.mesh.num_ranks()) {
+  StepOptions options = StepOptionsOf(config);
+  DeviceKind device = PlannedDevice(config);
+  context_.set_numerics(NumericsOf(config));
+  Register(context_.kernels(device), device);
+  options.kernels = &context_.kernels(device);
+  mesh_.emplace(context_, groups_, options.model.mesh, std::vector<DeviceKind>{device});
+  mesh_->set_overlap(config.parallel.overlap);
+  runtime_ = RuntimeOf(context_, *mesh_, device);
+  options.model.regather = Regathers(config, options, runtime_, DeviceBytes(config));
+  options.recompute.share = RecomputeShare(config, options, runtime_, [](int64_t need) { return need; });
+  step_.emplace(ModelOf(config), options);
+  plans_ = step_->Compile(runtime_);
+}
+
+std::vector<std::pair<PlanWork, int>> PlannedStep::WorkOfStep() const {
+  std::vector<std::pair<PlanWork, int>> work;
+  if (plans_->accumulate) work.emplace_back(WorkOf(*plans_->accumulate, runtime_), step_->options().micro_steps - 1);
+  work.emplace_back(WorkOf(plans_->step, runtime_), 1);
+  return work;
+}
+
+absl::StatusOr<StepTime> TimeOf(const PlannedStep& planned, const Rates& rates) {
+  StepTime sum;
+  for (const auto& [work, times] : planned.WorkOfStep()) {
+    absl::StatusOr<StepTime> time = TimeOf(work, rates);
+    if (!time.ok()) return time;
+    sum += *time * times;
+  }
+  return sum;
+}
+
+}  // namespace weft

@@ -1,0 +1,98 @@
+#include "weft/core/predict/batch_work.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "weft/core/base/hash.h"
+#include "weft/core/compile/call_cost.h"
+#include "weft/core/compile/comm_plan.h"
+
+namespace weft {
+namespace {
+
+// Returns "bf16 [4, 256, 768]", with the strides of dims that repeat their elements: "f32 [4 x0, 256]".
+std::string TextOf(const TensorView& view) {
+  std::string text = fmt::format("{} [", Name(view.dtype));
+  for (int d = 0; d < view.rank; d++)
+    text += fmt::format("{}{}{}", d ? ", " : "", view.dim(d).extent, view.dim(d).stride ? "" : " x0");
+  return text + "]";
+}
+
+std::string TextOf(const Node& node, const KernelCall& call) {
+  std::string text = fmt::format("{}(", Name(node.op));
+  for (size_t i = 0; i < call.in.size(); i++) text += (i ? ", " : "") + TextOf(call.in[i]);
+  text += ")";
+  for (const TensorView& view : call.out) text += " " + TextOf(view);
+  return fmt::format("{} {}", text, ToString(node.attrs));
+}
+
+// Returns the text of the first call, followed by the number of calls and a hash of all if there are several.
+std::string NameOf(const Plan& plan, const PlannedCalls& calls, const PlannedCalls::Batch& batch) {
+  auto text = [&](size_t i) { return TextOf(*plan.steps[i].node, calls.calls()[i]); };
+  std::string name = text(batch.first);
+  if (batch.count == 1) return name;
+  StableHash hash;
+  for (size_t i = 0; i < batch.count; i++) hash.Mix(text(batch.first + i));
+  return fmt::format("{} and {} more, {:016x}", name, batch.count - 1, hash.value());
+}
+
+void AddTransfers(const Node& node, int ranks, BatchWork& work) {
+  for (const GroupCall& call : GroupCallsOf(node, ranks)) {
+    double bytes = double(call.bytes()) * (call.op == Op::kAllGather ? ranks : 1);
+    auto same = [&](const BatchWork::Transfer& t) { return t.op == call.op; };
+    auto found = std::find_if(work.transfers.begin(), work.transfers.end(), same);
+    if (found == work.transfers.end())
+      work.transfers.push_back({call.op, bytes});
+    else
+      found->bytes += bytes;
+  }
+}
+
+WorkClass ClassOf(const Node& node, double flops) {
+  if (node.op == Op::kSdpa || node.op == Op::kSdpaGrad) return WorkClass::kAttention;
+  return flops > 0 ? WorkClass::kProduct : WorkClass::kMemory;
+}
+
+}  // namespace
+
+const char* Name(WorkClass work) {
+  switch (work) {
+    case WorkClass::kProduct:
+      return "product";
+    case WorkClass::kAttention:
+      return "attention";
+    case WorkClass::kMemory:
+      return "memory";
+    case WorkClass::kCollective:
+      return "collective";
+  }
+  Fail("a class of work without a name");
+}
+
+BatchWork WorkOf(const Plan& plan, const PlannedCalls& calls, const PlannedCalls::Batch& batch, const MeshShape& mesh) {
+  const Node& first = *plan.steps[batch.first].node;
+  BatchWork work{.op = first.op, .dtype = first.inputs.empty() ? first.outputs[0].dtype : first.inputs[0].dtype()};
+  work.name = NameOf(plan, calls, batch);
+  if (batch.axis) {
+    work.kind = WorkClass::kCollective;
+    work.ranks = mesh.sizes[size_t(*batch.axis)];
+    work.name = fmt::format("{} of {}", work.name, work.ranks);
+  }
+  for (size_t i = batch.first; i < batch.first + batch.count; i++) {
+    CallCost cost = CostOf(*plan.steps[i].node, calls.calls()[i]);
+    work.flops += cost.flops;
+    work.bytes += double(cost.bytes);
+    if (batch.axis) AddTransfers(*plan.steps[i].node, int(work.ranks), work);
+  }
+  if (!batch.axis) work.kind = ClassOf(first, work.flops);
+  return work;
+}
+
+BatchWork WorkOf(const Copy& copy) {
+  BatchWork work{.dtype = copy.from.view.dtype, .bytes = 2 * double(copy.bytes)};
+  work.name = fmt::format("copy {} bytes", copy.bytes);
+  return work;
+}
+
+}  // namespace weft

@@ -1,0 +1,98 @@
+#include "weft/core/predict/step_time.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+double& PartOf(WorkClass kind, StepTime& time) {
+  switch (kind) {
+    case WorkClass::kProduct:
+      return time.products;
+    case WorkClass::kAttention:
+      return time.attention;
+    case WorkClass::kMemory:
+      return time.memory;
+    case WorkClass::kCollective:
+      return time.collectives;
+  }
+  Fail("a class of work without a time");
+}
+
+}  // namespace
+
+StepTime& StepTime::operator+=(const StepTime& other) {
+  total += other.total;
+  products += other.products;
+  attention += other.attention;
+  memory += other.memory;
+  collectives += other.collectives;
+  exposed += other.exposed;
+  lost += other.lost;
+  return *this;
+}
+
+StepTime StepTime::operator*(int64_t times) const {
+  StepTime all;
+  for (int64_t i = 0; i < times; i++) all += *this;
+  return all;
+}
+
+PlanWork WorkOf(const Plan& plan, const Runtime& runtime) {
+  PretendedAddresses addresses(plan);
+  PlannedCalls calls(plan, runtime, [&](const Place& place) { return addresses.At(place); });
+  PlanWork work;
+  for (const PlannedCalls::Batch& batch : calls.batches())
+    work.batches.push_back(WorkOf(plan, calls, batch, runtime.mesh_shape));
+  for (const Copy& copy : plan.copies) work.copies.push_back(WorkOf(copy));
+  if (runtime.Overlaps() && calls.has_collectives())
+    work.overlap = calls.Overlap();
+  else
+    work.overlap.entries.resize(work.batches.size());
+  return work;
+}
+
+StepTime Simulate(const OverlapPlan& overlap, std::span<const BatchWork> batches, std::span<const double> ms) {
+  StepTime time;
+  std::vector<double> end(batches.size()), free(size_t(overlap.lanes));
+  double now = 0;  // when the main stream has done its latest entry
+  for (size_t i = 0; i < batches.size(); i++) {
+    const OverlapPlan::Entry& entry = overlap.entries[i];
+    PartOf(batches[i].kind, time) += ms[i];
+    double begin = now;
+    for (size_t other : entry.waits_for) begin = std::max(begin, end[other]);
+    if (entry.lane == OverlapPlan::kMain) {
+      bool moves = batches[i].kind == WorkClass::kCollective;
+      time.exposed += begin - now + (moves ? ms[i] : 0);
+      end[i] = now = begin + ms[i];
+    } else {
+      double& lane = free[size_t(entry.lane)];
+      end[i] = lane = std::max(begin, lane) + ms[i];
+    }
+  }
+  time.total = now;
+  for (size_t i : overlap.last) time.total = std::max(time.total, end[i]);
+  time.exposed += time.total - now;
+  return time;
+}
+
+absl::StatusOr<StepTime> TimeOf(const PlanWork& plan, const Rates& rates) {
+  std::vector<double> ms;
+  for (const BatchWork& work : plan.batches) {
+    absl::StatusOr<double> one = rates.MillisecondsOf(work);
+    if (!one.ok()) return one.status();
+    ms.push_back(*one);
+  }
+  StepTime time = Simulate(plan.overlap, plan.batches, ms);
+  time.lost = rates.lost_share() * std::max(0.0, time.collectives - time.exposed);
+  time.total += time.lost;
+  for (const BatchWork& copy : plan.copies) {
+    absl::StatusOr<double> one = rates.MillisecondsOf(copy);
+    if (!one.ok()) return one.status();
+    time.memory += *one;
+    time.total += *one;
+  }
+  return time;
+}
+
+}  // namespace weft

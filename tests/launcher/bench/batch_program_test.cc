@@ -1,0 +1,121 @@
+// BatchProgram: each batch of a step, taken out of its plan, is the same work by itself.
+#include "launcher/bench/batch_program.h"
+
+#include <gtest/gtest.h>
+
+#include "launcher/bench/step_parts.h"
+#include "parallel/training.h"
+#include "weft/core/predict/step_time.h"
+
+namespace weft {
+namespace {
+
+using testing_::Job;
+using testing_::Layout;
+
+TransformerConfig Model(std::string_view family) {
+  return FindFamily(family)->configure(
+      {.layers = 2, .heads = 4, .kv_heads = 4, .dim = 32, .ffn = 64, .vocab = 64, .context = 8});
+}
+
+// Calls visit(plan, runtime) for the plans of each rank.
+template <class Visit>
+void ForEachPlan(const Visit& visit) {
+  for (const char* family : {"gpt2", "llama"})
+    for (Layout layout : {Layout{}, Layout{.micro_batch = 2}, Layout{.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1},
+                          Layout{.dp = 2, .fsdp = Fsdp::kGradients}, Layout{.tp = 2, .sequence_parallel = true},
+                          Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .regather = false},
+                          Layout{.tp = 3, .recompute = {.mode = RecomputeMode::kFull}}})
+      for (OverlapMode mode : {OverlapMode::kNever, OverlapMode::kAlways, OverlapMode::kHalves}) {
+        layout.overlap = mode;
+        testing_::OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+          Job job{.model = Model(family), .precision = {DType::kBF16, DType::kF32, DType::kF32}, .global_batch = 8};
+          TrainingStep step(job.model, OptionsOf(job, layout));
+          Runtime runtime = RuntimeOf(context, mesh);
+          StepPlans plans = step.Compile(runtime);
+          visit(plans.step, runtime);
+          if (plans.accumulate) visit(*plans.accumulate, runtime);
+        });
+      }
+}
+
+// A plan that is not bound to memory has the batches and the waits of one that is.
+TEST(PretendedAddresses, GiveTheBatchesOfARun) {
+  ForEachPlan([](const Plan& plan, const Runtime& runtime) {
+    auto bind = [&](const std::string&, const ValueInfo& info) { return Tensor::Zeros(info.dtype, info.shape); };
+    Executable bound(plan, runtime, bind);
+    PretendedAddresses addresses(plan);
+    PlannedCalls pretended(plan, runtime, [&](const Place& place) { return addresses.At(place); });
+    ASSERT_EQ(pretended.batches().size(), bound.batches().size());
+    for (size_t i = 0; i < pretended.batches().size(); i++) {
+      const PlannedCalls::Batch &a = pretended.batches()[i], &b = bound.batches()[i];
+      EXPECT_TRUE(a.first == b.first && a.count == b.count && a.row == b.row && a.axis == b.axis) << i;
+    }
+  });
+}
+
+// One copy is the batch itself: the same ops, attributes, types, shapes, strides, bytes and FLOPs. Several are as many
+// such batches. Nothing is copied that the plan writes in place.
+TEST(BatchProgram, IsTheWorkOfItsBatch) {
+  int batches = 0;
+  ForEachPlan([&](const Plan& plan, const Runtime& runtime) {
+    StepParts parts;
+    AddParts(plan, runtime, 1, parts);
+    Runtime serial = runtime;
+    serial.overlap = OverlapMode::kNever;
+    for (const auto& [name, part] : parts)
+      for (int64_t copies : {1, 3}) {
+        if (copies > 1 && !MayRepeat(plan, part.first, part.count)) continue;
+        BatchProgram program(plan, {{part.first, part.count, copies}}, serial);
+        EXPECT_TRUE(program.plan().copies.empty()) << name;
+        PlanWork work = WorkOf(program.plan(), serial);
+        ASSERT_EQ(int64_t(work.batches.size()), copies) << name;
+        for (const BatchWork& one : work.batches) {
+          EXPECT_EQ(one.name, name);
+          EXPECT_EQ(one.flops, part.work.flops) << name;
+          EXPECT_EQ(one.bytes, part.work.bytes) << name;
+          EXPECT_EQ(one.kind, part.work.kind) << name;
+        }
+        if (runtime.mesh_shape.num_ranks() == 1 || runtime.coords == Coords(runtime.coords.size(), 0)) batches++;
+      }
+  });
+  EXPECT_GT(batches, 1000);
+}
+
+// The work of a plan is that of its parts, each as often as it occurs.
+TEST(StepParts, AreAllOfAPlan) {
+  ForEachPlan([](const Plan& plan, const Runtime& runtime) {
+    StepParts parts;
+    AddParts(plan, runtime, 5, parts);
+    std::map<std::string, int64_t> times;
+    for (const BatchWork& work : WorkOf(plan, runtime).batches) times[work.name] += 5;
+    ASSERT_EQ(times.size(), parts.size());
+    for (const auto& [name, part] : parts) EXPECT_EQ(part.times, times[name]) << name;
+  });
+}
+
+// It runs, on operands that all its kernels accept.
+TEST(Operands, LetEveryBatchRun) {
+  for (const char* family : {"gpt2", "llama"}) {
+    testing_::OnMesh(Layout{.micro_batch = 4}, [&](Context& context, DeviceMesh& mesh) {
+      Job job{.model = Model(family), .precision = {DType::kF32, DType::kF32, DType::kF32}, .global_batch = 8};
+      TrainingStep step(job.model, OptionsOf(job, Layout{.micro_batch = 4}));
+      Runtime runtime = RuntimeOf(context, mesh);
+      StepPlans plans = step.Compile(runtime);
+      for (const Plan* plan : {&plans.step, &*plans.accumulate}) {
+        StepParts parts;
+        AddParts(*plan, runtime, 1, parts);
+        for (const auto& [name, part] : parts) {
+          BatchProgram program(*plan, {{part.first, part.count, 2 - !MayRepeat(*plan, part.first, part.count)}},
+                               runtime);
+          Operands operands(runtime, program.operand_bytes(), program.plan().arena_bytes);
+          std::unique_ptr<Executable> run = operands.Bind(program);
+          for (int i = 0; i < 3; i++) run->Run();
+        }
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace weft

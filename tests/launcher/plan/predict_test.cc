@@ -1,0 +1,361 @@
+// The predicted step of weft plan, with fabricated rates: laws over meshes and options, the search, and all errors.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "launcher/plan/fake_rates.h"
+#include "launcher/plan/plan_report.h"
+#include "launcher/plan/search.h"
+
+namespace weft {
+namespace {
+
+using nlohmann::json;
+using testing_::FakeRates;
+using testing_::LinesFile;
+
+constexpr const char* kModels[] = {
+    "{family: gpt2, layers: 2, heads: 4, dim: 32, ffn: 64, vocab: 64, context: 8}",
+    "{family: llama, layers: 2, heads: 4, kv_heads: 2, dim: 32, ffn: 48, vocab: 64, context: 8}"};
+
+absl::StatusOr<Config> Parsed(const char* model, const Words& words) {
+  std::string yaml =
+      fmt::format("model: {}\ndata: {{synthetic: true}}\ntrain: {{steps: 1, global_batch: 12, clip: 1.0}}\n", model);
+  return ParseConfig(yaml, "case.yaml", words);
+}
+absl::StatusOr<Config> Resolved(const char* model, const Words& words) {
+  absl::StatusOr<Config> config = Parsed(model, words);
+  if (!config.ok()) return config;
+  if (absl::Status s = Resolve(*config, int(config->mesh.ranks())); !s.ok()) return s;
+  if (absl::Status s = ResolveVocab(*config, 64); !s.ok()) return s;
+  return config;
+}
+RatesFile RatesOf(const FakeRates& fake) {
+  LinesFile file(fake.Lines());
+  return ReadRates(file.path()).value();
+}
+PlanReport Predicted(const Config& config, const RatesFile& rates) {
+  PlannedStep planned(config);
+  PlanReport report = MakePlanReport(config, planned);
+  absl::Status status = AddTime(planned, rates, report);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return report;
+}
+std::string Joined(const Words& words) { return Pasted(Candidate{words}); }
+
+const std::vector<Words> kWords = {
+    {},
+    {"train.micro_batch=3"},
+    {"mesh.dp=2"},
+    {"mesh.tp=2"},
+    {"mesh.tp=2", "parallel.sequence_parallel=true"},
+    {"mesh.dp=2", "mesh.tp=2", "parallel.fsdp=full", "precision.wire=bf16"},
+    {"mesh.dp=2", "parallel.fsdp=gradients", "train.micro_batch=2", "precision.compute=bf16"},
+    {"mesh.dp=3", "parallel.fsdp=full", "train.recompute=full"}};
+
+// Calls visit(config, words) for each model, mesh and mode.
+template <class Visit>
+void ForEachConfig(const std::vector<const char*>& modes, const Visit& visit) {
+  for (const char* model : kModels)
+    for (Words words : kWords)
+      for (const char* mode : modes) {
+        words.push_back(fmt::format("parallel.overlap={}", mode));
+        absl::StatusOr<Config> config = Resolved(model, words);
+        ASSERT_TRUE(config.ok()) << config.status().message();
+        visit(*config, Joined(words));
+      }
+}
+
+// One after the other, a step takes the sum of its parts, each as often as it runs.
+TEST(Predict, WithoutOverlapAStepIsTheSumOfItsParts) {
+  RatesFile rates = RatesOf({});
+  ForEachConfig({"never"}, [&](const Config& config, const std::string& what) {
+    PlannedStep planned(config);
+    double sum = 0, products = 0;
+    for (const auto& [work, times] : planned.WorkOfStep())
+      for (const std::vector<BatchWork>& list : {work.batches, work.copies})
+        for (const BatchWork& one : list) {
+          double ms = double(times) * *rates.rates.MillisecondsOf(one);
+          sum += ms;
+          if (one.kind == WorkClass::kProduct) products += ms;
+        }
+    StepTime time = *Predicted(config, rates).time;
+    EXPECT_NEAR(time.total, sum, 1e-9 * sum) << what;
+    EXPECT_NEAR(time.products, products, 1e-9 * sum) << what;
+    EXPECT_NEAR(time.exposed, time.collectives, 1e-9 * sum) << what;
+    EXPECT_EQ(time.lost, 0) << what;
+  });
+}
+
+// All FLOPs of the step are in its parts: the rates of weft plan are of its own FLOPs.
+TEST(Predict, PartsHaveTheFlopsOfTheStep) {
+  ForEachConfig({"never"}, [&](const Config& config, const std::string& what) {
+    PlannedStep planned(config);
+    PlanReport report = MakePlanReport(config, planned);
+    double flops = 0;
+    for (const auto& [work, times] : planned.WorkOfStep())
+      for (const BatchWork& one : work.batches) flops += double(times) * one.flops;
+    double of_rank = report.flops / report.mesh.num_ranks();
+    if (config.train.recompute.mode == RecomputeMode::kNone)
+      EXPECT_NEAR(flops, of_rank, 0.01 * of_rank) << what;  // of 12 rows 3 ranks hold 4 each, so all ranks do the same
+    else
+      EXPECT_GT(flops, of_rank) << what;
+  });
+}
+
+TEST(Predict, ScalesWithTheRates) {
+  RatesFile once = RatesOf({.lost_share = 0.25}), twice = RatesOf({.slower = 2, .lost_share = 0.25});
+  ForEachConfig({"never", "always", "fill", "halves"}, [&](const Config& config, const std::string& what) {
+    PlanReport fast = Predicted(config, once), slow = Predicted(config, twice);
+    EXPECT_NEAR(slow.time->total, 2 * fast.time->total, 1e-9 * slow.time->total) << what;
+    EXPECT_NEAR(TokensPerSecond(fast), 2 * TokensPerSecond(slow), 1e-9 * TokensPerSecond(fast)) << what;
+  });
+}
+
+// Between its longest stream and the sum; a share of what is hidden is lost.
+TEST(Predict, OverlapHidesAtMostTheCollectives) {
+  RatesFile free = RatesOf({.lost_share = 0}), busy = RatesOf({.lost_share = 1}), half = RatesOf({.lost_share = 0.5});
+  ForEachConfig({"always", "fill", "halves"}, [&](const Config& config, const std::string& what) {
+    StepTime time = *Predicted(config, free).time;
+    double kernels = time.products + time.attention + time.memory, rounding = 1e-9 * time.total;
+    EXPECT_LE(time.exposed, time.collectives + rounding) << what;
+    EXPECT_NEAR(time.total, kernels + time.exposed, rounding) << what;
+    EXPECT_GE(time.total, std::max(kernels, 0.0) - rounding) << what;
+    double hidden = time.collectives - time.exposed;
+    EXPECT_NEAR(Predicted(config, half).time->total, time.total + hidden / 2, rounding) << what;
+    EXPECT_NEAR(Predicted(config, busy).time->total, kernels + time.collectives, rounding) << what;
+  });
+}
+
+// A line of a batch of the plan counts more than those of other sizes.
+TEST(Predict, TakesTheTimeOfAMeasuredPart) {
+  Config config = *Resolved(kModels[1], {});
+  RatesFile rates = RatesOf({});
+  double before = Predicted(config, rates).time->total;
+  PlannedStep planned(config);
+  const std::vector<BatchWork> batches = planned.WorkOfStep()[0].first.batches;
+  const BatchWork& part = batches[batches.size() / 2];
+  auto times = std::count_if(batches.begin(), batches.end(), [&](const BatchWork& b) { return b.name == part.name; });
+  Rates one = rates.rates;
+  one.Add(part, 1000);
+  double after = TimeOf(planned, one)->total;
+  EXPECT_GT(after, 1000 * double(times));
+  EXPECT_GT(after, before);
+}
+
+TEST(Predict, IsPrinted) {
+  Config config = *Resolved(kModels[0], {"mesh.dp=2"});
+  PlanReport report = Predicted(config, RatesOf({}));
+  json parsed = json::parse(ToJson(report));
+  EXPECT_EQ(parsed["step_ms"], report.time->total);
+  EXPECT_EQ(parsed["tokens_per_s"], TokensPerSecond(report));
+  EXPECT_EQ(parsed["parts_ms"]["exposed_collectives"], report.time->exposed);
+  std::string text = ToText(report, /*verbose=*/false);
+  EXPECT_NE(text.find("\npredicted step: "), text.npos) << text;
+  EXPECT_NE(text.find("by rates of fake ("), text.npos) << text;
+  PlanReport without = MakePlanReport(config);
+  EXPECT_FALSE(json::parse(ToJson(without)).contains("step_ms"));
+  EXPECT_EQ(ToText(without, false).find("predicted step"), std::string::npos);
+}
+
+// Errors name the file, the line, what is wrong and the command that makes such a file.
+TEST(RatesFile, RefusesWhatItCannotUse) {
+  FakeRates fake;
+  const std::vector<std::string> good = fake.Lines();
+  auto error_of = [](const std::vector<std::string>& lines) {
+    LinesFile file(lines);
+    std::string message(ReadRates(file.path()).status().message());
+    size_t at = message.find(file.path());
+    return at == message.npos ? message : message.replace(at, file.path().size(), "FILE");
+  };
+  auto with = [&](const std::string& line) {
+    std::vector<std::string> lines = good;
+    lines.insert(lines.begin() + 1, line);
+    return error_of(lines);
+  };
+  EXPECT_EQ(error_of(good), "");
+  constexpr const char* kHint = "; weft bench rates config=FILE --json prints such lines";
+  EXPECT_EQ(ReadRates("/no/such").status().message(),
+            "rates: /no/such cannot be read; weft bench rates config=FILE --json > /no/such makes it");
+  EXPECT_EQ(error_of({}), fmt::format("rates: FILE:1: expected a JSON object, got an empty file{}", kHint));
+  EXPECT_EQ(with("[1]").substr(0, 42), "rates: FILE:2: expected a JSON object, got");
+  EXPECT_EQ(with("{").substr(0, 42), "rates: FILE:2: expected a JSON object, got");
+  FakeRates other = fake;
+  other.device_name = "other";
+  EXPECT_EQ(with(other.Lines()[0]),
+            fmt::format("rates: FILE:2: expected the device of line 1, fake, got other{}", kHint));
+  other.device = "tpu";
+  EXPECT_EQ(with(other.Lines()[0]), fmt::format("rates: FILE:2: expected device cpu or cuda, got \"tpu\"{}", kHint));
+  for (double ms : {0.0, -1.0})
+    EXPECT_EQ(with(fake.Line("copy", "", "f32", "", R"("bytes":8)", ms)),
+              fmt::format("rates: FILE:2: expected a median_ms above 0{}", kHint));
+  EXPECT_EQ(with(fake.Line("call", "x", "f32", R"("class":"none","op":"add")", "", 1)),
+            fmt::format("rates: FILE:2: expected a class of work, an op and a type of this version{}", kHint));
+  EXPECT_EQ(with(fake.Line("gemm", "x", "f99", "", "", 1)),
+            fmt::format("rates: FILE:2: expected a type of this version{}", kHint));
+  EXPECT_EQ(with(fake.Line("overlap", "", "f32", "", "", 1, R"("lost_share":1.5)")),
+            fmt::format("rates: FILE:2: expected a lost_share from 0 to 1{}", kHint));
+  for (const char* kind : {"call", "copy", "gemm", "collective", "overlap"}) {
+    std::string message = with(fake.Line(kind, "x", "f32", "", "", 1));  // lacks labels and sizes
+    EXPECT_EQ(message.substr(0, 68), "rates: FILE:2: expected a line of weft bench, got one with an error:") << kind;
+  }
+}
+
+// Whole steps are not what a step is predicted from.
+TEST(RatesFile, UsesNoTimesOfSteps) {
+  FakeRates fake;
+  Config config = *Resolved(kModels[0], {});
+  double before = Predicted(config, RatesOf(fake)).time->total;
+  std::vector<std::string> lines = fake.Lines();
+  for (const char* kind : {"step", "sdpa", "dispatch"}) lines.push_back(fake.Line(kind, "x", "f32", "", "", 1e6));
+  LinesFile file(lines);
+  EXPECT_EQ(Predicted(config, *ReadRates(file.path())).time->total, before);
+}
+
+// A file that lacks a kind of line, and the words with which it says so.
+TEST(RatesFile, SaysWhatItLacks) {
+  FakeRates fake;
+  struct Lacking {
+    const char *text, *what;
+  };
+  for (const Lacking& lacking : {Lacking{R"("kind":"gemm")", "a product of f32"},
+                                 {R"("op":"sdpa")", "sdpa of f32"},
+                                 {R"("op":"sdpa_grad")", "sdpa_grad of f32"},
+                                 {R"("kind":"copy")", "copies"},
+                                 {R"("op":"all_reduce")", "all_reduce among 2 ranks"}}) {
+    std::vector<std::string> lines;
+    for (const std::string& line : fake.Lines())
+      if (line.find(lacking.text) == line.npos) lines.push_back(line);
+    LinesFile file(lines);
+    Config config = *Resolved(kModels[0], {"mesh.dp=2"});
+    PlannedStep planned(config);
+    PlanReport report = MakePlanReport(config, planned);
+    EXPECT_EQ(AddTime(planned, *ReadRates(file.path()), report).message(),
+              fmt::format("rates: {} has no measurement of {}; weft bench rates config=CONFIG --json, on this mesh, "
+                          "measures it, and its lines can be added to the file",
+                          file.path(), lacking.what));
+    EXPECT_FALSE(report.time);
+  }
+}
+
+TEST(RatesFile, IsOfOneDevice) {
+  FakeRates gpu;
+  gpu.device = "cuda";
+  RatesFile of_gpu = RatesOf(gpu), of_cpu = RatesOf({});
+  EXPECT_TRUE(CheckDevice(of_cpu, DeviceKind::kCpu).ok());
+  EXPECT_TRUE(CheckDevice(of_gpu, DeviceKind::kCuda).ok());
+  EXPECT_EQ(CheckDevice(of_gpu, DeviceKind::kCpu).message(),
+            fmt::format("rates: expected rates of device cpu, for which the step is planned, got those of fake in {}; "
+                        "plan with device=cuda, or measure on the other device",
+                        of_gpu.path));
+  EXPECT_EQ(of_cpu.rates.lost_share(), 1);  // its collectives run on the cores of its kernels
+  EXPECT_EQ(of_gpu.rates.lost_share(), 0);
+  EXPECT_EQ(RatesOf({.lost_share = 0.5}).rates.lost_share(), 0.5);
+}
+
+absl::StatusOr<SearchResult> Searched(const char* model, const SearchRequest& request, const RatesFile& rates) {
+  Config config = *Parsed(model, request.given);
+  return Search(config, request, rates, [&](const Words& words) { return Resolved(model, words); });
+}
+
+// The order is that of the predictions, and a candidate's keys give weft plan the same step.
+TEST(Search, NamesWhatPlanPredicts) {
+  for (const char* device : {"cpu", "cuda"})
+    for (const char* model : kModels)
+      for (int64_t devices : {1, 3, 4}) {
+        FakeRates fake{.device = device, .lost_share = 0.3};
+        RatesFile rates = RatesOf(fake);
+        SearchRequest request{.given = {fmt::format("device={}", device)}, .devices = devices};
+        SearchResult result = Searched(model, request, rates).value();
+        ASSERT_GE(result.found.size(), 1);
+        EXPECT_GE(result.plans, int64_t(result.found.size()));
+        for (size_t i = 0; i < result.found.size(); i++) {
+          const Found& found = result.found[i];
+          Words words = request.given;
+          words.insert(words.end(), found.candidate.keys.begin(), found.candidate.keys.end());
+          Config config = *Resolved(model, words);
+          EXPECT_EQ(config.mesh.ranks(), devices);
+          EXPECT_EQ(config.train.global_batch, 12);
+          PlanReport report = Predicted(config, rates);
+          EXPECT_EQ(report.time->total, found.time.total) << Pasted(found.candidate);
+          EXPECT_EQ(report.memory.Total(), found.bytes) << Pasted(found.candidate);
+          if (i > 0) {
+            EXPECT_LE(float(result.found[i - 1].time.total), float(found.time.total));
+          }
+        }
+      }
+}
+
+// A limit leaves out what needs more, and only that; then smaller micro-batches and recompute are tried.
+TEST(Search, KeepsToTheMemory) {
+  RatesFile rates = RatesOf({});
+  for (const char* model : kModels) {
+    SearchRequest request{.devices = 2};
+    SearchResult all = Searched(model, request, rates).value();
+    auto less = [](const Found& a, const Found& b) { return a.bytes < b.bytes; };
+    auto [least, most] = std::minmax_element(all.found.begin(), all.found.end(), less);
+    ASSERT_LT(least->bytes, most->bytes);
+    constexpr double kGiB = 1 << 30;
+    for (double share : {0.0, 0.5, 1.0}) {
+      request.memory = (double(least->bytes) + share * double(most->bytes - least->bytes)) / kGiB;
+      SearchResult fits = Searched(model, request, rates).value();
+      auto limit = request.memory * kGiB;
+      for (const Found& f : fits.found) EXPECT_LE(double(f.bytes), limit);
+      for (const Found& f : all.found)
+        EXPECT_EQ(double(f.bytes) <= limit,
+                  std::any_of(fits.found.begin(), fits.found.end(),
+                              [&](const Found& g) { return g.time.total == f.time.total && g.bytes == f.bytes; }))
+            << Pasted(f.candidate);
+      if (share < 1) {
+        EXPECT_GT(fits.reasons[fmt::format("needs more than {} GiB", request.memory)], 0);
+      }
+    }
+    // Less than any mesh needs with whole micro-batches: only a candidate that saves memory fits.
+    request.memory = 0.97 * double(least->bytes) / kGiB;
+    absl::StatusOr<SearchResult> saved = Searched(model, request, rates);
+    ASSERT_TRUE(saved.ok()) << saved.status().message();
+    for (const Found& f : saved->found) {
+      std::string keys = Pasted(f.candidate);
+      EXPECT_TRUE(keys.find("train.recompute=") != keys.npos || keys.find("train.micro_batch=") != keys.npos) << keys;
+    }
+  }
+}
+
+TEST(Search, KeepsTheKeysThatAreGiven) {
+  RatesFile rates = RatesOf({});
+  for (const char* given : {"mesh.tp=2", "parallel.fsdp=full", "parallel.overlap=never", "mesh.dp=-1"}) {
+    SearchResult result = Searched(kModels[1], {.given = {given}, .devices = 4}, rates).value();
+    std::string key(given, std::string_view(given).find('=') + 1);
+    for (const Found& f : result.found) EXPECT_EQ(Pasted(f.candidate).find(key), std::string::npos) << given;
+  }
+}
+
+// Each candidate is either found, or counted with a reason.
+TEST(Search, CountsWhatItLeavesOut) {
+  FakeRates fake;
+  fake.ranks = {2};
+  RatesFile rates = RatesOf(fake);
+  Config config = *Parsed(kModels[1], {});
+  SearchResult result = Searched(kModels[1], {.devices = 4}, rates).value();
+  int64_t left_out = 0;
+  for (const auto& [reason, count] : result.reasons) left_out += count;
+  EXPECT_EQ(size_t(left_out) + result.found.size(), Candidates(config, {}, 4).size());
+  EXPECT_GT(result.reasons[fmt::format("{} has no measurement of all_reduce among 4 ranks", rates.path)], 0);
+  json parsed = json::parse(ToJson(result));
+  EXPECT_EQ(parsed["candidates"].size(), result.found.size());
+  EXPECT_EQ(parsed["candidates"][0]["step_ms"], result.found[0].time.total);
+  EXPECT_EQ(parsed["plans"], result.plans);
+  absl::Status none = Searched(kModels[1], {.devices = 4, .memory = 1e-6}, rates).status();
+  const std::string kNone =
+      "--search: expected a mesh of 4 devices on which the step can be planned in 1e-06 GiB, got none:\n  ";
+  EXPECT_EQ(std::string(none.message()).substr(0, kNone.size()), kNone);
+  FakeRates gpu;
+  gpu.device = "cuda";
+  EXPECT_FALSE(Searched(kModels[1], {.devices = 4}, RatesOf(gpu)).ok());
+}
+
+}  // namespace
+}  // namespace weft
