@@ -54,7 +54,8 @@ define() {
     search:*) define "${1#search:}" && ranks=${RANKS:-$gpus} ;;
     *.yaml*) IFS=, read -r config line <<< "$1" && IFS=, read -ra keys <<< "$line" && ranks=${RANKS:-1} ;;
     *)
-      line=$(tests/bench/multigpu_rows.sh --dry "$1" "$gpus" | head -1) && [ -n "$line" ] || return 1
+      line=$(tests/bench/multigpu_rows.sh --dry "$1" "$gpus") || return 1
+      line=${line%%$'\n'*}
       read -ra keys <<< "${line##*weft train }"
       config=${keys[0]} keys=("${keys[@]:1}") ranks=$gpus
       ;;

@@ -1,9 +1,9 @@
 // BatchProgram: each batch of a step, taken out of its plan, is the same work by itself.
-#include "launcher/bench/batch_program.h"
+#include "launcher/bench/rates/batch_program.h"
 
 #include <gtest/gtest.h>
 
-#include "launcher/bench/step_parts.h"
+#include "launcher/bench/rates/step_parts.h"
 #include "parallel/training.h"
 #include "weft/core/predict/step_time.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/bench/overlap_case.h"
+#include "launcher/bench/rates/overlap_case.h"
 
 #include <algorithm>
 #include <array>

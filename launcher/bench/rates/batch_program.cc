@@ -1,4 +1,4 @@
-#include "launcher/bench/batch_program.h"
+#include "launcher/bench/rates/batch_program.h"
 
 #include <fmt/format.h>
 
