@@ -31,6 +31,21 @@ for ranks; do
     grep '^shown: ' "$folder/log"
     [ -z "${OUT:-}" ] || cp "$folder/log" "$OUT/$name.log"
   done
+  # NCCL says in its log that it uses copy engines, and would say if it used multicast.
+  logs=(NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NVLS,ALLOC "NCCL_DEBUG_FILE=$folder/nccl.$ranks.%p")
+  if env "${logs[@]}" timeout 200 mpirun -np "$ranks" --bind-to none "$folder/weft/bin/multigpu_training_test" \
+    --gtest_brief=1 --gtest_filter='MultiGpuCopies.*' > "$folder/log" 2>&1; then
+    for file in "$folder/nccl.$ranks".*; do
+      grep -q 'Init CE' "$file" && ! grep -Eqi 'multicast|[1-9][0-9]* nvls channels' "$file" && continue
+      echo "FAILED copies.$ranks: expected NCCL to use copy engines and no multicast; its log:"
+      grep -Ei 'Init CE|multicast|nvls|symmetric' "$file" | head -20
+      failed=1
+    done
+  else
+    echo "FAILED copies.$ranks"
+    tail -"${WEFT_LINES:-40}" "$folder/log"
+    failed=1
+  fi
   timeout 400 tests/failure/multigpu_failure.sh "$folder/weft/bin/weft" "$ranks" || failed=1
   timeout 400 tests/failure/multigpu_delays.sh "$folder/weft/bin/weft" "$ranks" || failed=1
 done

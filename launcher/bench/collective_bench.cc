@@ -15,7 +15,7 @@ namespace {
 
 // Enough calls that the launch of a recording costs little in comparison, and few enough that the recording stays
 // small.
-constexpr int64_t kMinRecorded = 4, kMaxRecorded = 64;
+constexpr int64_t kMinRecorded = 4, kMaxRecorded = 256;
 
 absl::StatusOr<std::vector<CollectiveOp>> OpsOf(const BenchWords& words, int ranks) {
   std::vector<std::string> choices;

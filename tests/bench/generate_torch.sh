@@ -9,8 +9,9 @@
 #
 # On a GPU, which is taken if there is one, it compares in f32 and bf16, with transformers' default and with its static cache and a
 # compiled step; on a CPU in f32 with the default. The peer has warmed up. So Weft's rate on a GPU is that between token 8 and the
-# last, from two runs, since its start would count for most of it; on a CPU its start and the prompt count. DEVICE=cpu takes the CPU. RUNS (4) is the number of runs of each program, BATCH
-# (1) the number of texts, TOKENS how many tokens to write of each, LENGTH (32) the tokens of a prompt, PEER=torch the peer of
+# last, from two runs, since its start would count for most of it; on a CPU its start and the prompt count. DEVICE=cpu takes the
+# CPU. CASES is a list of what to compare, for example "bf16 default,bf16 static". RUNS (4) is the number of runs of each program,
+# BATCH (1) the number of texts, TOKENS how many tokens to write of each, LENGTH (32) the tokens of a prompt, PEER=torch the peer of
 # PyTorch's ops. OUT is the folder for weights and output, WEFT_PYTHON a Python with torch.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -28,6 +29,7 @@ shift
 export COMMIT=${COMMIT:-$(git rev-parse --short HEAD 2> /dev/null || echo '?')} HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
 device=${DEVICE:-$(nvidia-smi > /dev/null 2>&1 && echo cuda || echo cpu)} cases=("f32 default")
 [ "$device" = cpu ] || cases=("f32 default" "f32 static" "bf16 default" "bf16 static")
+[ -z "${CASES:-}" ] || IFS=, read -ra cases <<< "$CASES"
 
 mkdir -p "$out"
 declare -A config=([gpt2_10m]=gpt2-tiny [gpt2_124m]=gpt2_124m) vocab=([gpt2_10m]=256 [gpt2_124m]=50257) least=([gpt2_10m]=1.5 [gpt2_124m]=1.1)

@@ -49,15 +49,16 @@ def measure(case):
     inputs = [torch.randn(batch, seq, heads, size, device="cuda", dtype=torch.bfloat16).transpose(1, 2).requires_grad_() for _ in range(3)]
     grad = torch.randn(batch, seq, heads, size, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
     sees = mask_of(causal, seq, window, documents, padding)
-    only_causal = causal and not window and documents == 1 and padding == 0
+    plain = not window and documents == 1 and padding == 0
+    only_causal = causal and plain
     mask = None
-    if not only_causal:
+    if not plain:
         index = torch.arange(seq, device="cuda")
         mask = sees(0, 0, index[:, None], index[None, :]).expand(seq, seq)[None, None].contiguous()
     for name, backend in BACKENDS.items():
         with sdpa_kernel(backend):
             report(case, name, lambda q, k, v: sdpa(q, k, v, attn_mask=mask, is_causal=only_causal), inputs, grad)
-    if only_causal:
+    if plain:
         return
     # Without a causal mask and documents, padding at the end of all sequences is a slice of the keys, but a batch has sequences
     # of several lengths. So the mask is used here too.

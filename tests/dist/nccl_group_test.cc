@@ -1,5 +1,4 @@
 // NcclGroup without a GPU: device doubles, and a fake NCCL library (tests/double/fake_nccl.cc).
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,20 +24,7 @@ using Op = CollectiveOp;
 
 constexpr DeviceKind kDouble = DeviceKind::kCuda;
 
-// While alive, makes the fake library fail in one way.
-class Failing {
- public:
-  explicit Failing(const char* how) { Set(how); }
-  ~Failing() { Set(""); }
-  Failing(const Failing&) = delete;
-  Failing& operator=(const Failing&) = delete;
-
- private:
-  static void Set(const char* how) {
-    void* library = dlopen(WEFT_FAKE_NCCL, RTLD_NOW);
-    reinterpret_cast<void (*)(const char*)>(dlsym(library, "fake_nccl_fail"))(how);
-  }
-};
+using Failing = test::FailingNccl;
 
 void OnNccl(const MeshShape& shape, const std::function<void(DoubleRank&, DeviceMesh&)>& body, int most_us = 0) {
   test::OnDoubles(shape.num_ranks(), {.most_us = most_us, .groups = test::NcclGroups}, [&](DoubleRank& rank) {
@@ -167,6 +153,37 @@ TEST(NcclGroup, AReplayedCallThatTheDeviceDoesNotComeToTheEndOfIsNamed) {
   ExpectParts(text, {"all_reduce f32 x 3 sum #3 on group \"world\"", "of 2", "timed out", "0.2 s",
                      "at blocks.0.mlp nccl_group_test.cc:", "#2 barrier", "done", "not done"});
   EXPECT_EQ(heard, 1);
+}
+
+// The last call of a recording is named if it does not end, whether it begins where the call before it ends or after
+// other work. It counts as begun only when the device comes to it.
+TEST(NcclGroup, TheCallThatHangsIsNamedWhereverItBegins) {
+  for (bool work_between : {false, true})
+    for (bool hangs_last : {false, true}) {
+      SCOPED_TRACE(testing::Message() << (work_between ? "work between" : "nothing between") << ", hangs in the "
+                                      << (hangs_last ? "last" : "first"));
+      std::string text = ErrorOf(2, [&](DoubleRank& rank, ProcessGroup& group) {
+        group.set_timeout(200ms);
+        Tensor t = Tensor::Zeros(DType::kF32, {3}, rank.device), u = Tensor::Zeros(DType::kF32, {5}, rank.device);
+        int calls = rank.context.rank() == 0 ? 3 : hangs_last ? 2 : 1;
+        auto recording = rank.device.Record([&] {
+          for (int i = 0; i < calls; i++) {
+            if (work_between) rank.device.Fill(u.data(), 1, u.bytes());
+            group.Enqueue({.op = Op::kAllReduce, .in = t.data(), .out = t.data(), .count = 1 + i});
+          }
+        });
+        recording->Replay();
+        if (rank.context.rank() == 1) {
+          rank.device.Synchronize();
+          return std::this_thread::sleep_for(600ms);
+        }
+        rank.device.Synchronize();
+      });
+      ExpectParts(text, {hangs_last ? "all_reduce f32 x 3 sum #3" : "all_reduce f32 x 2 sum #2", "timed out"});
+      size_t list = text.find("last collectives");
+      ASSERT_NE(list, std::string::npos) << text;
+      EXPECT_EQ(text.find("#3", list) != std::string::npos, hangs_last) << text;
+    }
 }
 
 // On 2 x 2 ranks, rank 0 waits for ranks that wait for rank 3, in groups that have no failure of their own.

@@ -34,13 +34,24 @@ class DeviceDouble final : public StreamedDevice {
   Device device() const override { return {DeviceKind::kCuda, 0}; }
   std::string name() const override { return "a double"; }
   BufferPtr Allocate(size_t bytes) override {
+    return std::make_shared<Buffer>(
+        AllocateBytes(bytes), bytes, device(),
+        [](Buffer& buffer) { static_cast<DeviceDouble&>(buffer.runtime()).Release(buffer.data()); }, this);
+  }
+  // Memory that a library allocates. The double frees the rest when it ends.
+  void* AllocateBytes(size_t bytes) {
     size_t room = bytes ? bytes : 1;
     void* address = mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     WEFT_CHECK(address != MAP_FAILED, "the double has no address left");
     memory_[static_cast<char*>(address)] = AllocateCpu(room);
-    return std::make_shared<Buffer>(
-        address, bytes, device(),
-        [](Buffer& buffer) { static_cast<DeviceDouble&>(buffer.runtime()).Release(buffer.data()); }, this);
+    return address;
+  }
+  // Unmaps the address. The bytes stay until the current stream reaches this point.
+  void Release(void* data) {
+    auto found = memory_.find(static_cast<char*>(data));
+    munmap(data, found->second->bytes());
+    PostAlways([bytes = found->second] { static_cast<void>(bytes); });
+    memory_.erase(found);
   }
   // Kept as long as the double lives, so that no other memory gets such an address.
   BufferPtr TryAllocateStaging(size_t bytes) override {
@@ -77,7 +88,7 @@ class DeviceDouble final : public StreamedDevice {
     return std::make_unique<Tape>(*this, std::move(before), std::exchange(tape_, {}));
   }
   Memory MemoryNow() const override { return {size_t(1) << 40, size_t(1) << 40}; }
-  size_t PeakBytes() const override { return 0; }
+  size_t PeakBytes() const override { return most_outside(); }  // only what libraries allocate
 
   std::unique_ptr<Stream> NewStream() override {
     auto stream = std::make_unique<StreamDouble>(std::max(most_us_, beside_us_), next_seed_++);
@@ -88,7 +99,13 @@ class DeviceDouble final : public StreamedDevice {
   Stream& newest_stream() { return *newest_; }
   // Sets how late work may start on streams other than the main one. It applies to streams created from now on.
   void set_beside_us(int most_us) { beside_us_ = most_us; }
-  std::unique_ptr<Counter> NewCounter() override { return std::make_unique<Tally>(*this); }
+  std::unique_ptr<Progress> NewProgress() override { return std::make_unique<Tally>(*this); }
+  std::vector<const void*> Frontier() const override {
+    auto last =
+        std::find_if(tape_.rbegin(), tape_.rend(), [this](const Issued& one) { return one.stream == current_; });
+    if (recording() == 0 || last == tape_.rend()) return {};
+    return {current_, reinterpret_cast<const void*>(tape_.rend() - last)};
+  }
   void Wait(Event& event) override {
     Give([this, &mark = static_cast<Mark&>(event)] {
       Post(current_, [state = mark.state(), until = mark.recorded()] {
@@ -179,13 +196,17 @@ class DeviceDouble final : public StreamedDevice {
     DeviceDouble& device_;
     std::vector<Issued> issued_;
   };
-  class Tally final : public Counter {
+  class Tally final : public Progress {
    public:
     explicit Tally(DeviceDouble& device) : device_(device) {}
-    void Add(uint64_t more) override {
-      device_.PostAlways([count = count_, more] { *count += more; });
+    void Add(uint64_t begun, uint64_t ended) override {
+      device_.PostAlways([sums = sums_, begun, ended] {
+        sums->begun += begun;
+        sums->ended += ended;
+      });
     }
-    uint64_t Value() const override { return *count_; }
+    uint64_t ended() const override { return sums_->ended; }
+    uint64_t begun() const override { return sums_->begun; }
     void Linger(std::chrono::microseconds most) override {
       device_.PostAlways([draws = draws_, most] {
         std::minstd_rand draw(unsigned(++*draws));
@@ -194,9 +215,12 @@ class DeviceDouble final : public StreamedDevice {
     }
 
    private:
+    struct Sums {
+      std::atomic<uint64_t> begun{0}, ended{0};
+    };
     DeviceDouble& device_;
     std::shared_ptr<std::atomic<uint64_t>> draws_ = std::make_shared<std::atomic<uint64_t>>(0);
-    std::shared_ptr<std::atomic<uint64_t>> count_ = std::make_shared<std::atomic<uint64_t>>(0);
+    std::shared_ptr<Sums> sums_ = std::make_shared<Sums>();
   };
   class Mark final : public Event {
    public:
@@ -244,13 +268,6 @@ class DeviceDouble final : public StreamedDevice {
       auto* begin = static_cast<const char*>(b->data());
       return begin <= at && at < begin + b->bytes();
     });
-  }
-  // Unmaps the address. The bytes stay until the current stream reaches this point.
-  void Release(void* data) {
-    auto found = memory_.find(static_cast<char*>(data));
-    munmap(data, found->second->bytes());
-    PostAlways([bytes = found->second] { static_cast<void>(bytes); });
-    memory_.erase(found);
   }
 
   int most_us_, beside_us_ = 0;

@@ -1,13 +1,16 @@
 // A library that replaces libnccl on hosts without a GPU. It has the functions that NcclLibrary looks up, for ranks
 // that are threads with device doubles. A stream is a DeviceDouble. When the stream reaches a call, a group of the host
 // runs it, without a timeout, as NCCL does. It also behaves like NCCL in these ways: a call returns before it is done,
-// the calls between GroupStart and GroupEnd are one call, and aborted calls end as if they were done.
+// the calls between GroupStart and GroupEnd are one call, and aborted calls end as if they were done. It notes what
+// breaks NCCL's rules for windows (fake_nccl_faults).
 #include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "double/device_double.h"
 #include "weft/dist/group/local/local_group.h"
@@ -16,6 +19,11 @@
 namespace weft::nccl {
 
 constexpr auto kNever = std::chrono::hours(24);
+
+struct MemoryWindow {
+  char* data;
+  size_t bytes;
+};
 
 // The state that calls share. They may end after the communicator is freed.
 struct Shared {
@@ -45,6 +53,10 @@ struct Shared {
   uint64_t calls = 0;
   std::map<std::pair<CollectiveOp, int>, uint64_t> between;  // sends and receives per peer
   int splits = 0;
+  bool copies = false;                                 // the policy is zero
+  std::vector<std::unique_ptr<MemoryWindow>> windows;  // now registered
+  int64_t registered = 0;                              // so far
+  std::atomic<int64_t> under_way{0};                   // gathers by copy engines
 };
 
 struct Communicator {
@@ -69,6 +81,45 @@ struct Meetings {
 Meetings& TheMeetings() {
   static Meetings meetings;
   return meetings;
+}
+
+// What the windows of all ranks are and were.
+struct Windows {
+  std::mutex mutex;
+  struct Memory {
+    DeviceDouble* device;
+    std::set<MemoryWindow*> windows;
+  };
+  std::map<char*, Memory> memory;  // of ncclMemAlloc
+  std::string faults;
+  int64_t asked = 0, allocated = 0, gathers = 0;
+};
+Windows& TheWindows() {
+  static Windows windows;
+  return windows;
+}
+void Blame(const std::string& fault) {
+  std::lock_guard lock(TheWindows().mutex);
+  TheWindows().faults += fault + "; ";
+}
+thread_local DeviceDouble* its_device = nullptr;  // of the rank that is this thread
+
+const MemoryWindow* Covering(const Shared& comm, const void* data, size_t bytes) {
+  auto* at = static_cast<const char*>(data);
+  for (const auto& w : comm.windows)
+    if (w->data <= at && at + bytes <= w->data + w->bytes) return w.get();
+  return nullptr;
+}
+
+// Exchanges a number among the ranks. Collective.
+std::vector<int64_t> Exchange(Shared& comm, int64_t mine, uint64_t number) {
+  std::vector<int64_t> all(size_t(comm.group.size()));
+  comm.group.Execute({.op = Op::kAllGather, .in = &mine, .out = all.data(), .count = 1, .dtype = DType::kI64}, number,
+                     std::chrono::steady_clock::now() + kNever);
+  return all;
+}
+bool AllSame(const std::vector<int64_t>& numbers) {
+  return std::all_of(numbers.begin(), numbers.end(), [&](int64_t n) { return n == numbers[0]; });
 }
 
 DType DTypeOf(Type type) {
@@ -123,6 +174,38 @@ Result Post(Communicator* comm, Stream stream, Collective call) {
     grouped.calls.push_back(std::move(give));
   else
     give();
+  return Result::kSuccess;
+}
+
+// A gather by copy engines: each rank writes to the others at the offset of its own output.
+Result PostCopies(Communicator* comm, Stream stream, Collective call) {
+  if (Asked("copies")) return kInvalid;
+  auto& device = *static_cast<DeviceDouble*>(stream);
+  Shared& shared = *comm->shared;
+  if (grouped.depth > 0) Blame("a gather by copy engines in a group call");
+  auto bytes = size_t(call.count) * SizeOf(call.dtype);
+  const MemoryWindow *in = Covering(shared, call.in, bytes),
+                     *out = Covering(shared, call.out, bytes * size_t(shared.group.size()));
+  if (!in || !out) Blame("a gather by copy engines outside of a window");
+  int64_t offset = out ? static_cast<char*>(call.out) - out->data : -1;
+  call.in = device.Reached(call.in);
+  call.out = device.Reached(call.out);
+  device.Give([&device, call, offset, comm = comm->shared] {
+    comm->under_way++;
+    uint64_t number = comm->calls += 2;
+    device.PostAlways([comm, call, offset, number] {
+      try {
+        if (!comm->aborted && !AllSame(Exchange(*comm, offset, number - 1)))
+          Blame("a gather by copy engines at other offsets on other ranks");
+      } catch (const std::exception&) {
+        comm->aborted = true;
+      }
+      bool done = comm->Run(call, number);
+      comm->under_way--;
+      std::lock_guard lock(TheWindows().mutex);
+      if (done) TheWindows().gathers++;
+    });
+  });
   return Result::kSuccess;
 }
 
@@ -188,8 +271,25 @@ Result PointToPoint(Op op, void* at, size_t bytes, int peer, Communicator* comm,
 
 extern "C" {
 
-// Sets how the fake fails from now on: "old", "unconnected", "broken" or not at all.
+// Sets how the fake fails from now on: "old", "unconnected", "broken", "split", "memory", "register", "copies" or not
+// at all.
 void fake_nccl_fail(const char* how) { asked = how; }
+
+// Must be called by the thread of a rank before its first call that allocates memory.
+void fake_nccl_device(DeviceDouble* device) { its_device = device; }
+
+// Gets what has broken NCCL's rules since the last call.
+void fake_nccl_faults(std::string* faults) {
+  std::lock_guard lock(TheWindows().mutex);
+  *faults = std::exchange(TheWindows().faults, {});
+}
+
+// Gets how many gathers copy engines have made, and how many blocks of ncclMemAlloc are not freed.
+void fake_nccl_copies(int64_t* gathers, int64_t* allocated) {
+  std::lock_guard lock(TheWindows().mutex);
+  *gathers = TheWindows().gathers;
+  *allocated = TheWindows().allocated;
+}
 
 Result ncclGetVersion(int* version) {
   *version = Asked("old") ? 22703 : 22809;
@@ -217,7 +317,7 @@ Result ncclCommInitRankConfig(Communicator** made, int size, UniqueId id, int ra
   return Result::kSuccess;
 }
 
-Result ncclCommSplit(Communicator* from, int color, int key, Communicator** made, Config*) {
+Result ncclCommSplit(Communicator* from, int color, int key, Communicator** made, Config* config) {
   Shared* parent = from->shared.get();
   Shared::HostGroup& all = parent->group;
   int64_t mine[2] = {color, key};
@@ -226,6 +326,7 @@ Result ncclCommSplit(Communicator* from, int color, int key, Communicator** made
               std::chrono::steady_clock::now() + kNever);
   parent->splits++;
   if (color == kNoColor) return Result::kSuccess;
+  if (Asked("split") && config->cta_policy == kCtaPolicyZero) return kInvalid;
   std::map<int64_t, int> members;  // by key
   for (int r = 0; r < all.size(); r++)
     if (both[2 * size_t(r)] == color) members[both[2 * size_t(r) + 1]] = r;
@@ -235,12 +336,16 @@ Result ncclCommSplit(Communicator* from, int color, int key, Communicator** made
     if (r == all.rank()) rank = int(ranks.size());
     ranks.push_back(r);
   }
-  *made = new Communicator{
-      std::make_shared<Shared>(parent->world, "split " + std::to_string(parent->splits), rank, ranks, all.rank())};
+  std::string name = all.name() + " split " + std::to_string(parent->splits);
+  std::vector<int> world;
+  for (int r : ranks) world.push_back(all.ranks()[size_t(r)]);
+  *made = new Communicator{std::make_shared<Shared>(parent->world, name, rank, world, all.ranks()[size_t(all.rank())])};
+  (*made)->shared->copies = config->cta_policy == kCtaPolicyZero;
   return Result::kSuccess;
 }
 
 Result ncclCommDestroy(Communicator* comm) {
+  if (!comm->shared->windows.empty()) Blame("a communicator was destroyed before its windows");
   delete comm;
   return Result::kSuccess;
 }
@@ -283,7 +388,52 @@ Result ncclAllReduce(const void* in, void* out, size_t count, Type type, Reducti
 }
 
 Result ncclAllGather(const void* in, void* out, size_t count, Type type, Communicator* c, Stream s) {
-  return Post(c, s, {.op = Op::kAllGather, .in = in, .out = out, .count = int64_t(count), .dtype = DTypeOf(type)});
+  Collective call{.op = Op::kAllGather, .in = in, .out = out, .count = int64_t(count), .dtype = DTypeOf(type)};
+  return c && c->shared->copies ? PostCopies(c, s, call) : Post(c, s, call);
+}
+
+Result ncclMemAlloc(void** data, size_t bytes) {
+  std::lock_guard lock(TheWindows().mutex);
+  if (Asked("memory") && TheWindows().asked++ % 2 == 1) return kInvalid;  // on some ranks
+  *data = its_device->AllocateBytes(bytes);
+  TheWindows().memory[static_cast<char*>(*data)] = {its_device, {}};  // what was left at this address has gone
+  TheWindows().allocated++;
+  return Result::kSuccess;
+}
+
+Result ncclMemFree(void* data) {
+  std::lock_guard lock(TheWindows().mutex);
+  auto it = TheWindows().memory.find(static_cast<char*>(data));
+  if (it == TheWindows().memory.end()) return kInvalid;
+  if (!it->second.windows.empty()) TheWindows().faults += "memory was freed before its windows; ";
+  it->second.device->Release(data);
+  TheWindows().allocated--;
+  TheWindows().memory.erase(it);
+  return Result::kSuccess;
+}
+
+Result ncclCommWindowRegister(Communicator* comm, void* data, size_t bytes, MemoryWindow** made, int flags) {
+  Shared& shared = *comm->shared;
+  if (!AllSame(Exchange(shared, int64_t(bytes), ++shared.calls)) ||
+      !AllSame(Exchange(shared, shared.registered++, ++shared.calls)))
+    Blame("ranks registered windows in other orders or sizes");
+  if (Asked("register") || flags != kSymmetric) return kInvalid;
+  std::lock_guard lock(TheWindows().mutex);
+  auto it = TheWindows().memory.find(static_cast<char*>(data));
+  if (it == TheWindows().memory.end()) return kInvalid;
+  *made = shared.windows.emplace_back(new MemoryWindow{static_cast<char*>(data), bytes}).get();
+  it->second.windows.insert(*made);
+  return Result::kSuccess;
+}
+
+Result ncclCommWindowDeregister(Communicator* comm, MemoryWindow* window) {
+  Shared& shared = *comm->shared;
+  if (shared.under_way > 0) Blame("a window was deregistered while a gather used it");
+  std::lock_guard lock(TheWindows().mutex);
+  auto it = TheWindows().memory.find(window->data);
+  if (it == TheWindows().memory.end() || !it->second.windows.erase(window)) return kInvalid;
+  std::erase_if(shared.windows, [window](const auto& w) { return w.get() == window; });
+  return Result::kSuccess;
 }
 
 Result ncclReduceScatter(const void* in, void* out, size_t count, Type type, Reduction op, Communicator* c, Stream s) {

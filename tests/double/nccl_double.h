@@ -1,5 +1,7 @@
 // NCCL's groups on device doubles, with the library that replaces NCCL (fake_nccl.cc).
 #pragma once
+#include <dlfcn.h>
+
 #include <memory>
 #include <string>
 
@@ -20,7 +22,38 @@ inline std::shared_ptr<const NcclLibrary> FakeNccl() {
   return library;
 }
 
+// Calls a function of the library by which tests look at it and change it.
+template <class Result, class... Arguments>
+Result AskFakeNccl(const char* function, Arguments... arguments) {
+  void* library = dlopen(WEFT_FAKE_NCCL, RTLD_NOW);
+  return reinterpret_cast<Result (*)(Arguments...)>(dlsym(library, function))(arguments...);
+}
+// While alive, makes the library fail in one way.
+class FailingNccl {
+ public:
+  explicit FailingNccl(const char* how) { AskFakeNccl<void>("fake_nccl_fail", how); }
+  ~FailingNccl() { AskFakeNccl<void>("fake_nccl_fail", static_cast<const char*>("")); }
+  FailingNccl(const FailingNccl&) = delete;
+  FailingNccl& operator=(const FailingNccl&) = delete;
+};
+// Returns what has broken NCCL's rules for windows since the last call, or "".
+inline std::string FakeNcclFaults() {
+  std::string faults;
+  AskFakeNccl<void>("fake_nccl_faults", &faults);
+  return faults;
+}
+struct FakeCopies {
+  int64_t gathers;  // that copy engines have made
+  int64_t blocks;   // of NCCL's memory that are not freed
+};
+inline FakeCopies CountFakeCopies() {
+  FakeCopies count{};
+  AskFakeNccl<void>("fake_nccl_copies", &count.gathers, &count.blocks);
+  return count;
+}
+
 inline std::unique_ptr<GroupFactory> NcclGroups(Bootstrap& bootstrap, DeviceDouble& device) {
+  AskFakeNccl<void>("fake_nccl_device", &device);
   return std::make_unique<NcclGroupFactory>(FakeNccl(), bootstrap, device);
 }
 

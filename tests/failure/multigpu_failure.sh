@@ -52,8 +52,10 @@ faulty() {
   echo "shown: $1 on $ranks ${device}s: ended $ms ms after it (limit $5 s): $(grep -m 1 '^weft: ' "$dir/out")"
 }
 at=' at [a-z0-9_.]+ [a-z_]+\.cc:[0-9]+' late=$((timeout_s + 2))
-call="all_[a-z]+ #[0-9]+ on (dp|tp|world)" last=$((ranks - 1))
-for mesh in "mesh.dp=$ranks" "mesh.tp=$ranks"; do
+call="(all|reduce)_[a-z]+ #[0-9]+ on (dp|tp|world)" last=$((ranks - 1))
+meshes=("mesh.dp=$ranks" "mesh.tp=$ranks")
+[ "$device" = cpu ] || meshes+=("mesh.dp=$ranks parallel.fsdp=full parallel.gather=copy")
+for mesh in "${meshes[@]}"; do
   faulty "kill $mesh" "$mesh" $last kill:500 10 "died first: .*$call"
   faulty "stop $mesh" "$mesh" $last stop:500 $late "was suspended first: $call, .*$at"
   faulty "hang $mesh" "$mesh" 0 hang:500 $late "failed first: .*$call.*$at"

@@ -109,6 +109,25 @@ TEST(Reduce, ArgMaxGivesTheLowestGlobalIndex) {
     }
 }
 
+// Rows of a vocabulary's length are taken by more threads than short ones.
+TEST(Reduce, ArgMaxOfLongRowsGivesTheLowestIndexToo) {
+  Rng rng(26);
+  for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kI64})
+    for (int64_t length : {2047, 2048, 2049, 50257})
+      for (int dim : {0, 1}) {
+        SCOPED_TRACE(testing::Message() << Name(dtype) << ", " << length << " along " << dim);
+        Box x = RandomBox(rng, dtype, dim == 0 ? Shape{length, 3} : Shape{3, length}, -100, 100);
+        for (int64_t i = 0; i < x.count(); i++) x.Set(i, std::round(x.Get(i)));  // makes many ties
+        if (IsFloating(dtype)) x.Set(Pick(rng, 0, x.count() - 1), NAN);
+        Box y = PaddedBox(rng, DType::kI64, {3});
+        RunKernel(Op::kArgMax, {{"dim", dim}}, {&x}, {&y});
+        Values want;
+        for (const Values& line : Lines(x, dim))
+          want.push_back(double(std::max_element(line.begin(), line.end()) - line.begin()));
+        ExpectClose(y, want, 0);
+      }
+}
+
 TEST(Reduce, SumOfSquares) {
   Rng rng(24);
   for (DType dtype : Floats())

@@ -31,32 +31,73 @@ class Streams : public testing::Test {
   StreamedDevice* device_ = nullptr;
 };
 
-TEST_F(Streams, ACounterMovesOnWhenTheDeviceComesToIt) {
-  auto counter = device().NewCounter(), other = device().NewCounter();
-  EXPECT_EQ(counter->Value(), 0u);
-  counter->Add(1);
-  counter->Add(1);
+TEST_F(Streams, ProgressMovesOnWhenTheDeviceComesToIt) {
+  auto progress = device().NewProgress(), other = device().NewProgress();
+  EXPECT_EQ(progress->begun(), 0u);
+  progress->Add(1, 0);
+  progress->Add(2, 1);
   device().Synchronize();
-  EXPECT_EQ(counter->Value(), 2u);
+  EXPECT_EQ(progress->begun(), 3u);
+  EXPECT_EQ(progress->ended(), 1u);
   auto beside = device().NewStream();
   auto made = device().NewEvent(), moved = device().NewEvent();
   auto recording = device().Record([&] {
-    counter->Add(1);
+    progress->Add(1, 0);
     made->Record();
     {
       StreamScope scope(device(), beside.get());
       device().Wait(*made);
-      other->Add(1);
+      other->Add(0, 1);
       moved->Record();
     }
     device().Wait(*moved);
-    counter->Add(1);
+    progress->Add(0, 1);
   });
   EXPECT_EQ(device().recording(), 0u);
   for (int i = 0; i < 100; i++) recording->Replay();
   device().Synchronize();
-  EXPECT_EQ(counter->Value(), 202u);
-  EXPECT_EQ(other->Value(), 100u);
+  EXPECT_EQ(progress->begun(), 103u);
+  EXPECT_EQ(progress->ended(), 101u);
+  EXPECT_EQ(other->begun(), 0u);
+  EXPECT_EQ(other->ended(), 100u);
+}
+
+// Work of one stream moves its frontier, and no work of another stream does.
+TEST_F(Streams, WorkMovesTheFrontierOfItsStream) {
+  EXPECT_TRUE(device().Frontier().empty());
+  BufferPtr buffer = device().Allocate(64);
+  auto beside = device().NewStream();
+  auto made = device().NewEvent(), moved = device().NewEvent();
+  auto progress = device().NewProgress();
+  auto recording = device().Record([&] {
+    device().Fill(buffer->data(), 1, 64);
+    auto first = device().Frontier();
+    EXPECT_FALSE(first.empty());
+    EXPECT_EQ(device().Frontier(), first);
+    made->Record();
+    auto marked = device().Frontier();
+    {
+      StreamScope scope(device(), beside.get());
+      device().Wait(*made);
+      auto waited = device().Frontier();
+      device().Fill(buffer->data(), 2, 64);
+      EXPECT_NE(device().Frontier(), waited);
+      moved->Record();
+    }
+    EXPECT_EQ(device().Frontier(), marked);
+    device().Wait(*moved);
+    EXPECT_NE(device().Frontier(), marked);
+    device().Fill(buffer->data(), 3, 64);
+    auto last = device().Frontier();
+    EXPECT_NE(last, first);
+    progress->Add(1, 1);
+    device().Fill(buffer->data(), 4, 64);
+    EXPECT_NE(device().Frontier(), last);
+  });
+  EXPECT_TRUE(device().Frontier().empty());
+  recording->Replay();
+  device().Synchronize();
+  EXPECT_EQ(progress->ended(), 1u);
 }
 
 // Two streams pass a value to each other. Every replay keeps the recorded order.
@@ -106,7 +147,7 @@ TEST_F(Streams, StagingThatTheHostDoesNotLockIsNone) {
 }
 
 TEST_F(Streams, WhatIsAskedForBeforeAReplayComesFirstAndMayPreventIt) {
-  auto counter = device().NewCounter();
+  auto progress = device().NewProgress();
   int asked = 0;
   uint64_t recorded = 0;
   auto recording = device().Record([&] {
@@ -114,7 +155,7 @@ TEST_F(Streams, WhatIsAskedForBeforeAReplayComesFirstAndMayPreventIt) {
     device().BeforeReplay([&] {
       if (++asked == 3) throw Error("no more");
     });
-    counter->Add(1);
+    progress->Add(1, 1);
   });
   EXPECT_GT(recorded, 0u);
   EXPECT_EQ(asked, 0);
@@ -122,7 +163,7 @@ TEST_F(Streams, WhatIsAskedForBeforeAReplayComesFirstAndMayPreventIt) {
   recording->Replay();
   EXPECT_EQ(test::ErrorOf([&] { recording->Replay(); }), "no more");
   device().Synchronize();
-  EXPECT_EQ(counter->Value(), 2u);
+  EXPECT_EQ(progress->ended(), 2u);
   EXPECT_NE(test::ErrorOf([&] { device().BeforeReplay([] {}); }), "");
 }
 

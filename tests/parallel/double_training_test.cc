@@ -11,6 +11,8 @@
 #include "parallel/training.h"
 #include "share.h"
 #include "weft/dist/group/collective_fault.h"
+#include "weft/dist/group/nccl/nccl_memory.h"
+#include "weft/parallel/step/memory_need.h"
 
 namespace weft {
 namespace {
@@ -90,6 +92,99 @@ TEST(DoubleTraining, GivesTheCpusBitsThroughNccl) {
 // time during the backward pass.
 TEST(DoubleTraining, GivesTheCpusBitsThroughNcclWithAWire) {
   ExpectBitsThroughNccl({DType::kBF16, DType::kF32, DType::kF32, DType::kBF16}, 60);
+}
+
+// Copy engines gather weights that fsdp full shards, with HSDP too, and leave all windows and their memory as they
+// were.
+TEST(DoubleTraining, GivesTheCpusBitsWithCopiedGathers) {
+  std::vector<Layout> layouts;
+  for (bool regather : {true, false})
+    for (int64_t micro : {0, 1})
+      layouts.push_back({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .micro_batch = micro, .regather = regather});
+  layouts.push_back({.dp = 3, .fsdp = Fsdp::kFull, .overlap = OverlapMode::kNever});
+  layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2});
+  uint64_t seed = 120;
+  for (Layout& layout : layouts) {
+    DType dtype = seed % 2 ? DType::kF32 : DType::kBF16;
+    Job job{
+        .model = testing_::TinyLlama(), .precision = {dtype, DType::kF32, DType::kF32}, .global_batch = 12, .steps = 5};
+    RunResult want = testing_::Train(job, layout);
+    layout.gather = GatherMode::kCopy;
+    test::FakeCopies before = test::CountFakeCopies();
+    Ran got = TrainOnDoubles(job, layout, seed, test::NcclGroups, seed % 3 ? 0 : 100);
+    seed++;
+    EXPECT_EQ(got.result.losses, want.losses) << testing_::Describe(layout);
+    EXPECT_EQ(got.result.norms, want.norms) << testing_::Describe(layout);
+    EXPECT_EQ(got.result.eval_sum, want.eval_sum) << testing_::Describe(layout);
+    EXPECT_EQ(got.result.counts, want.counts) << testing_::Describe(layout);
+    // All gathers of steps go by copy engines, and so do those of the evaluation and two trials.
+    CallCount gathers = want.counts.at({layout.replicate > 1 ? 1 : 0, "all_gather"});
+    EXPECT_GT(test::CountFakeCopies().gathers - before.gathers, gathers.calls * MeshOf(layout).num_ranks())
+        << testing_::Describe(layout);
+    EXPECT_EQ(test::FakeNcclFaults(), "") << testing_::Describe(layout);
+    EXPECT_EQ(test::CountFakeCopies().blocks, before.blocks) << testing_::Describe(layout);
+  }
+}
+
+// The need of a step counts the windows that a run allocates, and a communicator for each axis that gathers.
+TEST(DoubleTraining, CopiedGathersAreInTheMemoryNeed) {
+  Job job{.model = testing_::TinyLlama(), .precision = {DType::kBF16, DType::kF32, DType::kF32}, .global_batch = 4};
+  for (GatherMode mode : {GatherMode::kAuto, GatherMode::kKernels, GatherMode::kCopy})
+    test::OnDoubles(4, {.groups = test::NcclGroups}, [&](test::DoubleRank& rank) {
+      RegisterCpuKernels(rank.context.kernels(DeviceKind::kCpu));
+      RegisterCollectives(rank.context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+      test::RegisterDoubleKernels(rank.context);
+      Layout layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .device = DeviceKind::kCuda, .gather = mode};
+      DeviceMesh mesh(rank.context, rank.groups, MeshOf(layout), rank.groups.kinds());
+      testing_::RankRun run(job, layout, rank.context, mesh);
+      StepPlans plans = run.training.Compile(run.runtime);
+      int64_t copies = MemoryNeedOf(run.training, &plans, DeviceKind::kCuda).communicators - NcclBytes(MeshOf(layout));
+      auto arena = int64_t(run.runner->arena_bytes()), windows = int64_t(rank.device.PeakBytes());
+      EXPECT_EQ(arena, int64_t(plans.Largest().arena_bytes));
+      EXPECT_EQ(windows > 0, mode == GatherMode::kCopy);
+      EXPECT_EQ(copies, windows > 0 ? kNcclCopyBytes + windows - arena : 0);
+    });
+}
+
+// With auto, weights of a few KiB are left to kernels, and so are all if NCCL refuses windows, with a note. With copy
+// that is an error.
+TEST(DoubleTraining, WhatCannotBeCopiedIsGatheredByKernelsOrRefused) {
+  Job job{.model = testing_::TinyLlama(), .precision = {DType::kF32, DType::kF32, DType::kF32}, .steps = 3};
+  job.global_batch = 4;
+  Layout layout{.dp = 2, .fsdp = Fsdp::kFull};
+  auto copied = [&] {
+    int64_t before = test::CountFakeCopies().gathers;
+    TrainOnDoubles(job, layout, 140, test::NcclGroups);
+    return test::CountFakeCopies().gathers - before;
+  };
+  auto refused = [&] {
+    try {
+      copied();
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(copied(), 0);
+  layout.gather = GatherMode::kKernels;
+  EXPECT_EQ(copied(), 0);
+  layout.gather = GatherMode::kCopy;
+  EXPECT_GT(copied(), 0);
+  {
+    test::FailingNccl failing("memory");
+    EXPECT_EQ(
+        refused().find("parallel.gather: expected gathers by copy engines, as copy asks for, got: ncclMemAlloc of "),
+        0u);
+  }
+  job.global_batch = 3;
+  job.precision.compute = DType::kBF16;
+  EXPECT_NE(refused().find("got: expected gathers over dp at the same offsets on all ranks"), std::string::npos)
+      << "workspaces of the CPU's kernels depend on the number of rows";
+  layout.fsdp = Fsdp::kGradients;
+  EXPECT_EQ(refused(),
+            "parallel.gather: expected weights that fsdp full gathers over several GPUs, as copy asks for, got a step "
+            "without such gathers; give auto or kernels");
+  EXPECT_EQ(test::FakeNcclFaults(), "");
 }
 
 // Late ranks and devices change no bit, and no order of calls makes ranks wait for each other.

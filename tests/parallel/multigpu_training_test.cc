@@ -8,6 +8,7 @@
 #include "dist/stream_cases.h"
 #include "dist/wire_cases.h"
 #include "parallel/training.h"
+#include "weft/dist/group/nccl/nccl_group.h"
 
 namespace weft {
 namespace {
@@ -84,6 +85,83 @@ TEST_P(MultiGpu, GradientsMayCrossInBf16) {
   unsetenv("WEFT_TUNE");
 }
 INSTANTIATE_TEST_SUITE_P(All, MultiGpu, testing::ValuesIn(kFamilies));
+
+// A run's losses and norms, the bytes of this rank's state, and what copy engines did.
+struct Gathered {
+  RunResult result;
+  std::map<std::string, std::vector<char>> state;
+  int64_t copied = 0;  // gathers
+  std::string note;
+};
+
+Gathered TrainWithGathers(const Job& job, Layout layout, GatherMode mode) {
+  GpuWorld& world = TheGpuWorld();
+  layout.device = kGpu;
+  layout.gather = mode;
+  DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
+  RankRun run(job, layout, world.context, mesh);
+  Gathered got{.note = run.runner->note()};
+  for (int step = 1; step <= job.steps; step++) {
+    StepMetrics m = run.Step(step);
+    got.result.losses.push_back(m.loss);
+    got.result.norms.push_back(m.grad_norm);
+  }
+  got.result.eval_sum = run.runner->Eval().first;
+  for (const auto& [name, entry] : run.state.entries()) {
+    if (!entry.saved) continue;
+    Tensor host = entry.local.To(CpuRuntime());
+    auto* bytes = static_cast<const char*>(host.data());
+    got.state[name] = {bytes, bytes + host.bytes()};
+  }
+  for (int axis = 0; axis < mesh.shape().num_axes(); axis++)
+    if (auto* group = dynamic_cast<NcclGroup*>(&mesh.Group(axis, kGpu)); group && group->copies())
+      got.copied += group->copies()->gathers();
+  return got;
+}
+
+// Gathers move bytes only. Gradients are sent as bf16, so that NCCL sums none of them. The first two steps are issued
+// at once and the rest are replayed. tests/multigpu.sh reads NCCL's log of this test.
+TEST(MultiGpuCopies, CopiedGathersGiveTheBitsOfKernels) {
+  setenv("WEFT_TUNE", "0", 1);  // choices by timing could differ between runs
+  int ranks = TheGpuWorld().bootstrap.world_size();
+  std::vector<Layout> layouts;
+  for (int64_t micro : {0, 1})
+    for (bool regather : {true, false})
+      layouts.push_back({.dp = ranks, .fsdp = Fsdp::kFull, .micro_batch = micro, .regather = regather});
+  if (ranks == 4) {
+    layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull, .replicate = 2});
+    layouts.push_back({.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull});
+  }
+  TransformerConfig model = FindFamily("llama")->configure({.layers = 3,
+                                                            .heads = 8,
+                                                            .kv_heads = 4,
+                                                            .dim = 256,
+                                                            .ffn = 512,
+                                                            .vocab = 512,
+                                                            .context = 64,
+                                                            .tie_embeddings = false});
+  Job job{.model = model,
+          .precision = {DType::kBF16, DType::kF32, DType::kF32, DType::kBF16},
+          .global_batch = 8,
+          .steps = 40};
+  for (const Layout& layout : layouts) {
+    std::string what = Describe(layout);
+    Gathered want = TrainWithGathers(job, layout, GatherMode::kKernels);
+    EXPECT_EQ(want.copied, 0) << what;
+    for (int again = 0; again < 2; again++) {  // windows and communicators come and go
+      Gathered got = TrainWithGathers(job, layout, GatherMode::kCopy);
+      EXPECT_EQ(got.result.losses, want.result.losses) << what;
+      EXPECT_EQ(got.result.norms, want.result.norms) << what;
+      EXPECT_EQ(got.result.eval_sum, want.result.eval_sum) << what;
+      EXPECT_TRUE(got.state == want.state) << what << ": other weights or moments";
+      EXPECT_GT(got.copied, 0) << what;
+      EXPECT_EQ(got.note, "") << what;
+    }
+    if (TheGpuWorld().bootstrap.rank() == 0)
+      fmt::print("shown: {}: {} steps with copied gathers have the bits of those by kernels\n", what, job.steps);
+  }
+  unsetenv("WEFT_TUNE");
+}
 
 // Sums of small integers are exact in any order.
 TEST(MultiGpuGroups, CollectivesGiveTheBitsOfTheHost) {

@@ -41,7 +41,7 @@ uint64_t HashOf(const ShardingPlan& plan, Job job, const Layout& layout) {
 }
 
 TEST(NamedPlans, AreFoundByName) {
-  for (const char* name : {"megatron", "bert", "marian", "none"}) {
+  for (const char* name : {"megatron", "bert", "marian", "vocabulary", "none"}) {
     ASSERT_NE(FindPlan(name), nullptr) << name;
     EXPECT_STREQ(FindPlan(name)->name, name);
   }
@@ -173,6 +173,42 @@ TEST(MarianPlan, CutsAttentionToTheEncoderAndKeepsTheLosses) {
       for (size_t i = 0; i < want.losses.size(); i++)
         ASSERT_NEAR(got.losses[i], want.losses[i], 1e-9 * want.losses[i]) << Describe(layout) << " step " << i + 1;
     }
+}
+
+// ---- The vocabulary over dp. ----
+
+// Whether the embedding's table, or its gradient, crosses the ranks that shard it.
+bool MovesTable(const Job& job, const Layout& layout) {
+  TrainingStep step(job.model, OptionsOf(job, layout));
+  std::vector<CommLine> lines = CommPlan(step.step());
+  return std::any_of(lines.begin(), lines.end(), [](const CommLine& line) {
+    return line.scope.find("embed") != line.scope.npos && line.axis_name == "dp" && line.shape.size() == 2 &&
+           IsFloating(line.dtype);
+  });
+}
+
+TEST(VocabularyPlan, MovesNoTableAndKeepsTheLosses) {
+  for (const char* family : {"gpt2", "llama", "neox"}) {
+    Job job = DoubleJob(Tiny(family), 4);
+    RunResult want = Train(job, {});
+    bool tied = job.model.tie_embeddings;  // then the head moves the table
+    for (auto [replicate, dp, tp] : {std::tuple{1, 2, 1}, {1, 4, 1}, {1, 2, 2}, {2, 2, 1}})
+      for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
+        for (bool sp : {false, true}) {
+          if (sp && tp == 1) continue;
+          Layout layout{.dp = dp, .tp = tp, .sequence_parallel = sp, .fsdp = fsdp, .replicate = replicate};
+          SCOPED_TRACE(fmt::format("{} {}", family, Describe(layout)));
+          job.named_plan = "megatron";
+          EXPECT_TRUE(tied || MovesTable(job, layout));
+          job.named_plan = "vocabulary";
+          EXPECT_TRUE(tied || !MovesTable(job, layout));
+          RunResult got = Train(job, layout);
+          for (size_t i = 0; i < want.losses.size(); i++) {
+            ASSERT_NEAR(got.losses[i], want.losses[i], 1e-9 * want.losses[i]) << "step " << i + 1;
+            ASSERT_NEAR(got.norms[i], want.norms[i], 1e-9 * want.norms[i]) << "step " << i + 1;
+          }
+        }
+  }
 }
 
 // ---- Any rows. ----

@@ -34,6 +34,7 @@ struct Layout {
   bool regather = true;  // with fsdp full
   RecomputeOptions recompute = {};
   OverlapMode overlap = OverlapMode::kAuto;
+  GatherMode gather = GatherMode::kAuto;
 };
 inline MeshShape MeshOf(const Layout& l) {
   if (l.replicate == 1) return {{"dp", "tp"}, {l.dp, l.tp}};
@@ -84,7 +85,7 @@ inline std::string Describe(const Layout& l) {
 inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   StepOptions o;
   o.model.mesh = MeshOf(l);
-  PlanOptions plan{job.model.heads, job.model.kv_heads, l.sequence_parallel};
+  PlanOptions plan{job.model.heads, job.model.kv_heads, l.sequence_parallel, job.model.tie_embeddings};
   o.model.plan = job.plan ? *job.plan : FindPlan(job.named_plan)->make(plan, o.model.mesh);
   o.model.precision = job.precision;
   o.model.fsdp = l.fsdp;
@@ -97,6 +98,7 @@ inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   int64_t share = (job.global_batch + ranks - 1) / ranks, micro = l.micro_batch ? l.micro_batch : share;
   o.micro_steps = int((share + micro - 1) / micro);
   o.rows = o.micro_steps == 1 ? job.global_batch : micro * ranks;
+  o.gather = l.gather;
   o.halves = l.overlap == OverlapMode::kHalves;
   o.tokens = job.model.context;
   o.global_batch = job.global_batch;

@@ -1,5 +1,7 @@
 #include "weft/core/runtime/streams.h"
 
+#include <algorithm>
+
 #include "absl/cleanup/cleanup.h"
 #include "weft/core/base/error.h"
 
@@ -19,6 +21,11 @@ StreamedDevice::Calls StreamedDevice::RecordCalls(absl::FunctionRef<void()> fn) 
   };
   fn();
   return std::exchange(before_replay_, {});
+}
+
+void StreamedDevice::CountOutside(int64_t bytes) {
+  outside_ += bytes;
+  most_outside_ = std::max(most_outside_, outside_);
 }
 
 void StreamedDevice::SetFailure(std::exception_ptr error) {

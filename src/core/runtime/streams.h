@@ -31,7 +31,7 @@ namespace weft {
 // - Work of one stream runs in order. Two streams have no order between them unless Wait sets one.
 // - Synchronize waits for the current stream.
 // - After work has failed, Synchronize, Event::Done and Recording::Replay throw its exception each time.
-// - One thread at a time may use the device, but any thread may query events and counters and call SetFailure.
+// - One thread at a time may use the device, but any thread may query events and progress and call SetFailure.
 class StreamedDevice : public DeviceRuntime {
  public:
   // A stream in addition to the main one. Its destructor waits for the stream's work, unless an exception unwinds.
@@ -39,19 +39,25 @@ class StreamedDevice : public DeviceRuntime {
    public:
     virtual ~Stream() = default;
   };
-  // A number that work increments. The host can read it even if the work never ends.
-  class Counter {
+  // How many calls have begun and how many have ended, as counted by work. The host can read the numbers even if the
+  // work never ends.
+  class Progress {
    public:
-    virtual ~Counter() = default;
-    virtual void Add(uint64_t more) = 0;  // takes effect when the current stream reaches it
-    virtual uint64_t Value() const = 0;   // from any thread; may lag by some milliseconds
+    virtual ~Progress() = default;
+    virtual void Add(uint64_t begun, uint64_t ended) = 0;  // takes effect when the current stream reaches it
+    // From any thread. May lag by some milliseconds. Read `ended` first, because `begun` is counted first.
+    virtual uint64_t ended() const = 0;
+    virtual uint64_t begun() const = 0;
     // For tests: work of the current stream that lasts a random time of up to `most`. Each replay draws another time.
     virtual void Linger(std::chrono::microseconds most) = 0;
   };
 
   virtual std::unique_ptr<Stream> NewStream() = 0;
   // Must not be called while recording.
-  virtual std::unique_ptr<Counter> NewCounter() = 0;
+  virtual std::unique_ptr<Progress> NewProgress() = 0;
+  // While recording, returns what the next work of the current stream comes after. As long as the result is the same,
+  // nothing has been added to the stream. Progress::Add may or may not change it.
+  virtual std::vector<const void*> Frontier() const = 0;
   // Later work of the current stream starts after all work before the event's last Record is done. The event must
   // belong to this device. It may be recorded again at once.
   virtual void Wait(Event& event) = 0;
@@ -65,6 +71,10 @@ class StreamedDevice : public DeviceRuntime {
   virtual void SumChunks(void* to, DType dtype, const BF16* chunks, int64_t num_chunks, int64_t count) = 0;
   // Returns the current stream in the form that the device's libraries take, for example a cudaStream_t.
   virtual void* Handle() = 0;
+  // Waits for the device, and gives memory that nobody uses back to it, so that libraries can allocate it.
+  virtual void ReturnUnused() {}
+  // Counts memory that a library allocated, or freed if negative, in PeakBytes.
+  void CountOutside(int64_t bytes);
 
   // Returns the number, from 1, of the recording that Record is making, or 0 if work is issued directly.
   uint64_t recording() const { return recording_; }
@@ -82,6 +92,7 @@ class StreamedDevice : public DeviceRuntime {
   using Calls = std::vector<std::function<void()>>;
 
   bool records() const { return records_; }
+  size_t most_outside() const { return size_t(most_outside_); }
   // Calls fn while recording() returns a new number. Returns the functions to call before each replay.
   Calls RecordCalls(absl::FunctionRef<void()> fn);
   void ThrowFailure() const;
@@ -95,6 +106,7 @@ class StreamedDevice : public DeviceRuntime {
   bool records_ = true;
   uint64_t recording_ = 0, recordings_ = 0;
   Calls before_replay_;  // those of the current recording
+  int64_t outside_ = 0, most_outside_ = 0;
   mutable std::mutex failure_mutex_;
   std::exception_ptr failure_;
 };

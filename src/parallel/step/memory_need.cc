@@ -3,6 +3,7 @@
 #include "weft/core/base/box.h"
 #include "weft/core/base/shard.h"
 #include "weft/dist/group/nccl/nccl_memory.h"
+#include "weft/parallel/step/copied_gathers.h"
 
 namespace weft {
 namespace {
@@ -77,6 +78,10 @@ MemoryNeed MemoryNeedOf(const TrainingStep& step, const StepPlans* plans, Device
   if (device == DeviceKind::kCpu) return need;
   need.staging = need.slots * SlotImages(o.micro_steps);
   need.communicators = NcclBytes(o.model.mesh);
+  if (size_t axes = CopiedAxes(o, plans, device).size()) {
+    size_t arena = plans->Largest().arena_bytes;
+    need.communicators += int64_t(axes) * kNcclCopyBytes + int64_t(WindowBytes(arena, axes) - arena);
+  }
   return need;
 }
 

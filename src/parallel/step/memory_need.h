@@ -12,9 +12,9 @@ struct MemoryNeed {
   int64_t parameters = 0, moments = 0, copies = 0, accumulators = 0, slots = 0;  // of the State
   int64_t activations = 0, workspaces = 0;                                       // of the arena at its peak
   int64_t caches = 0;                                                            // of keys and values, for generation
-  int64_t communicators = 0;                                                     // of NCCL
-  int64_t snapshot = 0;  // of the state that a checkpoint in progress holds
-  int64_t data = 0;      // tokens of text, read before all else is allocated
+  int64_t communicators = 0;  // of NCCL, and what its windows take beyond the arena
+  int64_t snapshot = 0;       // of the state that a checkpoint in progress holds
+  int64_t data = 0;           // tokens of text, read before all else is allocated
   // Host memory if the device is not the CPU: images of the slots, the snapshot and the data.
   int64_t staging = 0;
 

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "weft/core/base/error.h"
+#include "weft/parallel/step/copied_gathers.h"
 
 namespace weft {
 namespace {
@@ -75,8 +76,9 @@ class Runner final : public StepRunner {
                            .traps_nan = TrapsNan(state, step.options()),
                            .prints = step.options().print_ops && runtime.context->rank() == 0};
     if (plans) {
-      MemoryUse use("activations");
-      shared.arena = device_.Allocate(plans->Largest().arena_bytes);
+      StepArena arena = AllocateArena(step, *plans, runtime);
+      shared.arena = std::move(arena.memory);
+      note_ = std::move(arena.note);
     }
     auto make = [&](const Program& program, Plan* plan) {
       FunctionOptions options = shared;
@@ -117,6 +119,7 @@ class Runner final : public StepRunner {
     return {eval_scalars_.Read(0), eval_scalars_.Read(1)};
   }
   size_t arena_bytes() const override { return arena_bytes_; }
+  const std::string& note() const override { return note_; }
 
   void StartProfile(int64_t steps) override {
     if (!step_->executable()) return;
@@ -132,6 +135,7 @@ class Runner final : public StepRunner {
   DeviceRuntime& device_;
   int micro_steps_;
   size_t arena_bytes_ = 0;
+  std::string note_;
   std::unique_ptr<Function> step_, accumulate_, eval_;
   std::array<Scalars, kInFlight> scalars_{Scalars(device_), Scalars(device_)};
   Scalars eval_scalars_{device_};

@@ -4,6 +4,7 @@
 #include "weft/core/passes/recompute_options.h"
 #include "weft/core/transforms/partition.h"
 #include "weft/parallel/optimizer/optimizer.h"
+#include "weft/parallel/step/gather_mode.h"
 #include "weft/parallel/step/loss_scale.h"
 
 namespace weft {
@@ -21,8 +22,9 @@ struct StepOptions {
   LossScaleOptions loss_scale{};
   RecomputeOptions recompute{};  // of executor compiled
   uint64_t seed = 0;
-  bool print_ops = false;  // executor interpret prints every op that it runs (on rank 0)
-  bool check = false;      // throw Error if a collective would be inserted that no reshard asks for
+  GatherMode gather = GatherMode::kAuto;  // of executor compiled
+  bool print_ops = false;                 // executor interpret prints every op that it runs (on rank 0)
+  bool check = false;                     // throw Error if a collective would be inserted that no reshard asks for
   // The kernels of the device that runs the step. Ops without a kernel become their compositions.
   const KernelTable* kernels = nullptr;
 

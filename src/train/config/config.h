@@ -23,6 +23,7 @@
 #include "weft/core/passes/recompute_options.h"
 #include "weft/parallel/nn/plans/mesh_axes.h"
 #include "weft/parallel/nn/plans/sharding_plan.h"
+#include "weft/parallel/step/gather_mode.h"
 
 namespace weft {
 
@@ -119,6 +120,7 @@ struct ParallelConfig {
   FsdpMode fsdp = FsdpMode::kNone;
   RegatherMode regather = RegatherMode::kAuto;
   OverlapMode overlap = OverlapMode::kAuto;
+  GatherMode gather = GatherMode::kAuto;
   CheckMode check = CheckMode::kNone;
 };
 

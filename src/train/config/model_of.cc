@@ -56,6 +56,7 @@ StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   o.rows = o.micro_steps == 1 ? config.train.global_batch : micro * ranks;
   o.halves = config.parallel.overlap == OverlapMode::kHalves && micro >= 2 && mesh.num_ranks() > 1 &&
              config.executor == ExecutorMode::kCompiled;
+  o.gather = config.parallel.gather;
   o.tokens = config.model.context;
   o.global_batch = config.train.global_batch;
   o.recompute.mode = config.train.recompute.mode;

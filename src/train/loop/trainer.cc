@@ -7,7 +7,9 @@
 
 #include "weft/dist/group/consensus.h"
 #include "weft/dist/group/nccl/nccl_memory.h"
+#include "weft/parallel/step/copied_gathers.h"
 #include "weft/parallel/step/kernel_choices.h"
+#include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/log/standard_output.h"
 #include "weft/train/loop/training_loop.h"
@@ -91,6 +93,8 @@ absl::Status Trainer::RunFrom(RunStart found) {
   if (plans && runtime_.Overlaps())
     CheckSame(mesh_.World(), plans->CommHash(),
               "would issue its collectives in another order than rank 0: do all ranks run the same build?");
+  if (absl::Status s = CheckGather(step_.options(), plans ? &*plans : nullptr, runtime_.device); !s.ok())
+    return absl::InvalidArgumentError(PlaceOf(config_, "parallel.gather") + std::string(s.message()));
   if (absl::Status s = CheckMemoryFor(plans); !s.ok()) return s;
   State state(mesh_.shape(), mesh_.coords(), runtime_.memory());
   step_.AddEntries(state);
@@ -101,6 +105,7 @@ absl::Status Trainer::RunFrom(RunStart found) {
   if (absl::Status s = p.start.SetState(config_, p.state, step_, runtime_, mesh_.World(), notices_); !s.ok()) return s;
   p.slots->StartAt(p.start.position());
   p.runner = MakeRunner(executor, p.state, step_, runtime_, std::move(plans));
+  if (!p.runner->note().empty()) notices_.Say(p.runner->note());
   Mfu mfu(step_.model(), config_.model.context, config_.precision.compute, runtime_.memory().name(),
           context_.world_size());
   absl::StatusOr<RunReporter> reporter =

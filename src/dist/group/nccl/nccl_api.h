@@ -10,6 +10,7 @@
 namespace weft::nccl {
 
 struct Communicator;   // opaque
+struct MemoryWindow;   // opaque
 using Stream = void*;  // a cudaStream_t
 
 struct UniqueId {
@@ -22,7 +23,10 @@ enum class Reduction : int { kSum, kProduct, kMax, kMin };
 
 inline constexpr int kUnset = INT_MIN;
 inline constexpr int kNoColor = -1;
-inline constexpr int kOldest = 22800;  // the oldest version that has the config below
+inline constexpr int kOldest = 22800;     // the oldest version that has the config below
+inline constexpr int kCtaPolicyZero = 2;  // calls use no multiprocessors where copy engines can make them
+inline constexpr int kSymmetric = 1;      // a window for that
+inline constexpr size_t kWindowAlign = 4096;
 
 struct Config {
   size_t size = sizeof(Config);
@@ -66,11 +70,19 @@ struct Config {
     (const void* in, void* out, size_t count, Type type, Reduction op, int root, Communicator* c, Stream s))          \
   X(Result, Send, (const void* in, size_t count, Type type, int peer, Communicator* c, Stream s))                     \
   X(Result, Recv, (void* out, size_t count, Type type, int peer, Communicator* c, Stream s))
+
+// Those that gathers by copy engines need. A library may lack them.
+#define WEFT_NCCL_WINDOW_FUNCTIONS(X)                                                                               \
+  X(Result, MemAlloc, (void** data, size_t bytes))                                                                  \
+  X(Result, MemFree, (void* data))                                                                                  \
+  X(Result, CommWindowRegister, (Communicator* comm, void* data, size_t bytes, MemoryWindow** made, int flags))           \
+  X(Result, CommWindowDeregister, (Communicator* comm, MemoryWindow* window))
 // clang-format on
 
 struct Functions {
 #define WEFT_MEMBER(R, name, arguments) R(*name) arguments = nullptr;
   WEFT_NCCL_FUNCTIONS(WEFT_MEMBER)
+  WEFT_NCCL_WINDOW_FUNCTIONS(WEFT_MEMBER)
 #undef WEFT_MEMBER
 };
 

@@ -78,38 +78,11 @@ void CopyOwn(const Collective& c, const Pieces& pieces, int me, StreamedDevice& 
 
 }  // namespace
 
-NcclCommunicator::~NcclCommunicator() {
-  if (!comm_ || aborted_) return;
-  if (std::uncaught_exceptions() > 0)
-    Abort();
-  else
-    library_->CommDestroy(comm_);
-}
-
-void NcclCommunicator::Abort() {
-  std::lock_guard lock(mutex_);
-  if (!aborted_.exchange(true)) library_->CommAbort(comm_);
-}
-
-std::unique_lock<std::mutex> NcclCommunicator::Lock() {
-  std::unique_lock lock(mutex_);
-  if (aborted_) throw AbortedError("aborted: an earlier call failed");
-  return lock;
-}
-
-// Returns "" while a call is being made, because the next check reports the error.
-std::string NcclCommunicator::AsyncError() const {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  nccl::Result result = nccl::Result::kSuccess;
-  if (!lock || aborted_ || library_->CommGetAsyncError(comm_, &result) != nccl::Result::kSuccess) return "";
-  if (result == nccl::Result::kSuccess || result == nccl::Result::kInProgress) return "";
-  return library_->Describe(result, comm_);
-}
-
 NcclGroup::NcclGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device,
-                     std::shared_ptr<NcclCommunicator> comm, std::shared_ptr<ReplayWatch> replays)
+                     std::shared_ptr<NcclCommunicator> comm, std::shared_ptr<ReplayWatch> replays, bool one_host)
     : StreamedGroup(std::move(name), rank, std::move(ranks), device),
       comm_(std::move(comm)),
+      one_host_(one_host),
       word_(device.Allocate(sizeof(float))),
       replays_(std::move(replays)),
       watch_(device, [this] { return Fault(); }) {
@@ -117,9 +90,11 @@ NcclGroup::NcclGroup(std::string name, int rank, std::vector<int> ranks, Streame
   if (comm_) track_.emplace(replays_, static_cast<ReplayedGroup&>(*this));
 }
 
-// A rank that unwinds will not make the calls that its peers wait for, so it ends pending replays.
+// A rank that unwinds will not make the calls that its peers wait for, so it ends pending replays. First it waits
+// for their end, which comes if the other ranks still run, because nothing can end a gather by copy engines.
 NcclGroup::~NcclGroup() {
-  if (track_ && track_->IsUnderWay() && std::uncaught_exceptions() > 0)
+  constexpr std::chrono::seconds kMost{1};
+  if (track_ && track_->IsUnderWay() && std::uncaught_exceptions() > 0 && !replays_->Drain(kMost))
     replays_->EndAll(fmt::format("rank {} left group \"{}\" by an exception", rank(), name()));
   StopLanes();
 }
@@ -127,7 +102,61 @@ NcclGroup::~NcclGroup() {
 void NcclGroup::Abort(const std::string& reason) {
   SetReason(reason);
   watch_.End("aborted: " + reason);
+  EndCalls();
+}
+
+// Copies first, because the abort of kernels may block.
+void NcclGroup::EndCalls() {
+  if (std::shared_ptr<NcclCopies> copies = this->copies()) copies->Abort();
   if (comm_) comm_->Abort();
+}
+
+std::string NcclGroup::Fault() const {
+  std::string fault = comm_ ? comm_->AsyncError() : "";
+  std::shared_ptr<NcclCopies> copies = this->copies();
+  return fault.empty() && copies ? copies->comm().AsyncError() : fault;
+}
+
+std::shared_ptr<NcclCopies> NcclGroup::copies() const {
+  std::lock_guard lock(copies_mutex_);
+  return copies_;
+}
+
+HangGuard NcclGroup::Guard(const std::string& call) const {
+  constexpr std::chrono::milliseconds kMost{60'000};
+  return {fmt::format("rank {}", ranks()[size_t(rank())]),
+          fmt::format("group \"{}\": {} (parallel.gather=kernels does without)", name(), call),
+          std::min(timeout(), kMost)};
+}
+
+absl::Status NcclGroup::MayCopy() const {
+  if (!comm_) return absl::FailedPreconditionError(fmt::format("group \"{}\" has one rank", name()));
+  if (!one_host_)
+    return absl::FailedPreconditionError(
+        fmt::format("the ranks of group \"{}\" are on several hosts, and copy engines reach one host only", name()));
+  return comm_->library().HasWindows();
+}
+
+// The new communicator has the same ranks in the same order.
+absl::Status NcclGroup::ConnectCopies() try {
+  if (copies()) return absl::OkStatus();
+  device().Synchronize();  // NCCL allows no pending call meanwhile
+  nccl::Config config;
+  config.max_ctas = kNcclCopyCtas;
+  config.cta_policy = nccl::kCtaPolicyZero;
+  config.split_share = 0;
+  nccl::Communicator* made = nullptr;
+  HangGuard guard = Guard("ncclCommSplit for gathers by copy engines");
+  std::unique_lock lock = comm_->Lock();
+  comm_->library().Check(comm_->library().CommSplit(comm_->get(), 0, rank(), &made, &config), "ncclCommSplit",
+                         comm_->get());
+  auto comm = std::make_shared<NcclCommunicator>(comm_->shared_library(), made, NcclCommunicator::Engine::kCopies);
+  replays_->set_endless();
+  std::lock_guard copies_lock(copies_mutex_);
+  copies_ = std::make_shared<NcclCopies>(std::move(comm), device(), rank(), size());
+  return absl::OkStatus();
+} catch (const std::exception& e) {
+  return absl::UnavailableError(e.what());
 }
 
 void NcclGroup::IssueTogether(Issued issued) {
@@ -152,7 +181,7 @@ void NcclGroup::IssueTogether(Issued issued) {
     // A wait for the device gets the error, and calls still in the streams end. The abort may take long, so it comes
     // last.
     device().SetFailure(error);
-    if (comm_) comm_->Abort();
+    EndCalls();
   });
 }
 
@@ -217,8 +246,15 @@ void NcclGroup::Execute(const Collective& call, uint64_t, Deadline deadline) {
   Call(Connects(call), deadline, [&] { Put(call); });
 }
 
-// NCCL joins the calls between GroupStart and GroupEnd into one.
 void NcclGroup::PutAll(Issued issued, Deadline deadline) {
+  std::shared_ptr<NcclCopies> copies = this->copies();
+  if (!copies || !copies->Takes(issued)) return PutByKernels(issued, deadline);
+  CheckAborted();
+  copies->Put(issued);
+}
+
+// NCCL joins the calls between GroupStart and GroupEnd into one.
+void NcclGroup::PutByKernels(Issued issued, Deadline deadline) {
   if (issued.size() == 1) return Execute(issued.front()->call, issued.front()->sequence, deadline);
   CheckAborted();
   if (size() == 1) {
@@ -362,6 +398,7 @@ void NcclGroupFactory::Meet() {
   library_->Check(library_->CommInitRankConfig(&comm, bootstrap_.world_size(), id, bootstrap_.rank(), &config),
                   fmt::format("NCCL cannot connect the {} ranks", bootstrap_.world_size()));
   world_ = std::make_shared<NcclCommunicator>(library_, comm);
+  hosts_ = bootstrap_.AllGather(bootstrap_.host());
 }
 
 std::shared_ptr<NcclCommunicator> NcclGroupFactory::Split(const std::string& name, const std::vector<int>& ranks,
@@ -389,7 +426,9 @@ std::unique_ptr<ProcessGroup> NcclGroupFactory::Make(const std::string& name, co
   // The first group of all ranks reuses the communicator of the rendezvous.
   bool whole = int(ranks.size()) == bootstrap_.world_size() && std::is_sorted(ranks.begin(), ranks.end());
   bool take = whole && !std::exchange(world_taken_, world_taken_ || whole);
-  return std::make_unique<NcclGroup>(name, rank, ranks, device_, take ? world_ : Split(name, ranks, rank), replays_);
+  bool one_host = std::ranges::all_of(ranks, [&](int r) { return hosts_[size_t(r)] == bootstrap_.host(); });
+  return std::make_unique<NcclGroup>(name, rank, ranks, device_, take ? world_ : Split(name, ranks, rank), replays_,
+                                     one_host);
 }
 
 }  // namespace weft

@@ -3,9 +3,8 @@
 // Sums are NCCL's own. They are not in rank order, and those of 16-bit floats round at every hop. Sends and receives
 // are in stream order like all other calls. So if two ranks send to each other, one must receive first or send in
 // another stream. Each group has a communicator, which connects on first use. A group of one rank has none and only
-// copies.
+// copies. Gathers in memory of AllocateWindows (nccl_windows.h) go by copy engines, on a communicator of their own.
 #pragma once
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,40 +17,15 @@
 #include "absl/functional/function_ref.h"
 #include "weft/core/runtime/streams.h"
 #include "weft/dist/group/group_factory.h"
-#include "weft/dist/group/nccl/nccl_library.h"
+#include "weft/dist/group/nccl/nccl_communicator.h"
+#include "weft/dist/group/nccl/nccl_copies.h"
 #include "weft/dist/group/stream/replay_watch.h"
 #include "weft/dist/group/stream/stream_watch.h"
 #include "weft/dist/group/stream/streamed_group.h"
+#include "weft/dist/signals/hang_guard.h"
 #include "weft/dist/start/bootstrap.h"
 
 namespace weft {
-
-// Owns an NCCL communicator. The destructor destroys it, or aborts it while an exception unwinds, because pending calls
-// would wait forever.
-class NcclCommunicator {
- public:
-  NcclCommunicator(std::shared_ptr<const NcclLibrary> library, nccl::Communicator* comm)
-      : library_(std::move(library)), comm_(comm) {}
-  ~NcclCommunicator();
-  NcclCommunicator(const NcclCommunicator&) = delete;
-  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
-
-  const NcclLibrary& library() const { return *library_; }
-  nccl::Communicator* get() const { return comm_; }
-  // Ends the running calls of this rank. Thread-safe and idempotent. Blocks until the recordings with its calls are
-  // destroyed, so their owners must release them first.
-  void Abort();
-  // Must be held while NCCL is given a call, because an abort frees the communicator. Throws AbortedError after an
-  // abort.
-  std::unique_lock<std::mutex> Lock();
-  std::string AsyncError() const;  // an error after a call returned; "" for none
-
- private:
-  std::shared_ptr<const NcclLibrary> library_;
-  nccl::Communicator* comm_;
-  mutable std::mutex mutex_;
-  std::atomic<bool> aborted_{false};
-};
 
 class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   using Issued = std::span<const std::shared_ptr<const IssuedCall>>;
@@ -59,11 +33,22 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   using Connection = std::tuple<CollectiveOp, int, int>;  // op, peer, binary logarithm of the bytes
 
  public:
-  // `comm` is null for a group of one rank.
+  // `comm` is null for a group of one rank. `one_host`: all ranks are on one host.
   NcclGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device,
-            std::shared_ptr<NcclCommunicator> comm, std::shared_ptr<ReplayWatch> replays);
+            std::shared_ptr<NcclCommunicator> comm, std::shared_ptr<ReplayWatch> replays, bool one_host);
   ~NcclGroup() override;
   void Abort(const std::string& reason) override;
+
+  // Returns why copy engines cannot make gathers of this group, or OK as far as this rank knows.
+  absl::Status MayCopy() const;
+  // Makes copies(), unless it has been made. Collective over the group. Requires MayCopy on all ranks, and that no call
+  // is running.
+  absl::Status ConnectCopies();
+  // Those gathers go by copy engines whose operands are in its windows. Null before ConnectCopies.
+  std::shared_ptr<NcclCopies> copies() const;
+  StreamedDevice& streams() const { return device(); }
+  // Ends the process if `call`, which waits for the other ranks without a deadline, does not return.
+  HangGuard Guard(const std::string& call) const;
 
  protected:
   void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;  // puts it into the stream
@@ -78,6 +63,8 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   void Call(bool connects, Deadline deadline, absl::FunctionRef<void()> put);
   bool Connects(const Collective& call);
   void PutAll(Issued issued, Deadline deadline);
+  void PutByKernels(Issued issued, Deadline deadline);
+  void EndCalls();
   std::exception_ptr ErrorOf(const Collective& call, uint64_t sequence, std::exception_ptr error);
 
   uint64_t BeginReplay(const Collective& call) override { return Replayed(call); }
@@ -89,7 +76,7 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   std::chrono::milliseconds TimeoutOf(const Collective& call) const override {
     return call.timeout.count() ? call.timeout : timeout();
   }
-  std::string Fault() const override { return comm_ ? comm_->AsyncError() : std::string(); }
+  std::string Fault() const override;
   void ReplayFailed(const Collective& call, uint64_t sequence, std::exception_ptr error) override;
   void EndReplays(const std::string& reason) override { Abort(reason); }
 
@@ -100,6 +87,9 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   void Exchange(const Collective& call);
 
   std::shared_ptr<NcclCommunicator> comm_;
+  bool one_host_;
+  mutable std::mutex copies_mutex_;
+  std::shared_ptr<NcclCopies> copies_;
   std::mutex reason_mutex_;
   std::string reason_;              // why it was aborted
   std::set<Connection> connected_;  // made by earlier calls
@@ -129,7 +119,8 @@ class NcclGroupFactory final : public GroupFactory {
   StreamedDevice& device_;
   std::shared_ptr<ReplayWatch> replays_;
   std::shared_ptr<NcclCommunicator> world_;
-  bool world_taken_ = false;  // a group uses world_
+  std::vector<std::string> hosts_;  // of all ranks
+  bool world_taken_ = false;        // a group uses world_
 };
 
 }  // namespace weft

@@ -42,12 +42,25 @@ absl::Status NcclLibrary::Find(void* library, const std::string& file) {
   if (!(name = reinterpret_cast<decltype(name)>(dlsym(library, "nccl" #name)))) missing = "nccl" #name;
   WEFT_NCCL_FUNCTIONS(WEFT_FIND)
 #undef WEFT_FIND
+#define WEFT_FIND(R, name, arguments) name = reinterpret_cast<decltype(name)>(dlsym(library, "nccl" #name));
+  WEFT_NCCL_WINDOW_FUNCTIONS(WEFT_FIND)
+#undef WEFT_FIND
   if (GetVersion && GetVersion(&version_) != nccl::Result::kSuccess) version_ = 0;
   if (!missing && version_ >= nccl::kOldest) return absl::OkStatus();
   std::string fault = missing ? fmt::format(", without {}", missing) : "";
   return absl::FailedPreconditionError(
       fmt::format("NCCL: expected version {} or newer, got {} in {}{}; install a newer one, or use device=cpu",
                   NcclVersionText(nccl::kOldest), NcclVersionText(version_), file, fault));
+}
+
+absl::Status NcclLibrary::HasWindows() const {
+  const char* missing = nullptr;
+#define WEFT_MISSING(R, name, arguments) \
+  if (!name) missing = "nccl" #name;
+  WEFT_NCCL_WINDOW_FUNCTIONS(WEFT_MISSING)
+#undef WEFT_MISSING
+  if (!missing) return absl::OkStatus();
+  return absl::UnimplementedError(fmt::format("NCCL {} has no {}", NcclVersionText(version_), missing));
 }
 
 void NcclLibrary::SetEnvironment(bool one_host) {

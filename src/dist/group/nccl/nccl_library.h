@@ -18,6 +18,8 @@ class NcclLibrary : public nccl::Functions {
   static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Open(int ranks, bool one_host,
                                                                  const std::string& file = "libnccl.so.2");
 
+  // Returns an error if the library lacks a function of WEFT_NCCL_WINDOW_FUNCTIONS.
+  absl::Status HasWindows() const;
   // Throws Error with NCCL's message if `result` is a failure. `what` names the attempted operation.
   void Check(nccl::Result result, const std::string& what, nccl::Communicator* comm = nullptr) const;
   std::string Describe(nccl::Result result, nccl::Communicator* comm) const;

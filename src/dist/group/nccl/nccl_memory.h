@@ -1,9 +1,11 @@
-// NCCL memory: the GPU memory that NCCL's communicators use.
+// NCCL memory: the GPU memory that NCCL's communicators and windows use.
 #pragma once
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "weft/core/base/mesh_shape.h"
+#include "weft/dist/group/nccl/nccl_api.h"
 
 namespace weft {
 
@@ -13,6 +15,23 @@ inline constexpr int64_t kNcclMeetingBytes = int64_t(388) << 20, kNcclLaneBytes 
 inline int64_t NcclBytes(const MeshShape& mesh) {
   int64_t lanes = std::count_if(mesh.sizes.begin(), mesh.sizes.end(), [](int size) { return size > 1; });
   return lanes > 0 ? kNcclMeetingBytes + lanes * kNcclLaneBytes : 0;
+}
+
+// The communicator of an axis whose gathers go by copy engines, and its limit. It opens channels only if NCCL makes
+// gathers by kernels after all. The bytes are those of a communicator of kernels with as many CTAs, a bound from above:
+// the communicator itself has not been measured.
+inline constexpr int kNcclCopyCtas = 8;
+inline constexpr int64_t kNcclCopyBytes = int64_t(150) << 20;
+
+// Memory for `bytes` and a staging area per axis, as ncclMemAlloc rounds it up. WindowOffset is that of the staging
+// area of axis `index` among those axes.
+inline constexpr size_t kNcclStaging = size_t(4) << 20, kNcclGranularity = size_t(2) << 20;
+constexpr size_t RoundedUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+constexpr size_t WindowOffset(size_t bytes, size_t index) {
+  return RoundedUp(bytes, nccl::kWindowAlign) + index * kNcclStaging;
+}
+constexpr size_t WindowBytes(size_t bytes, size_t axes) {
+  return RoundedUp(WindowOffset(bytes, axes), kNcclGranularity);
 }
 
 }  // namespace weft

@@ -1,10 +1,11 @@
 // ReplayWatch: a thread that watches the calls in recordings of a device: which ones a replay has begun, which have
 // ended, and which do not end.
 //
-// Every recorded call is between two counters that the device increments as it runs (StreamedDevice::Counter). So the
-// thread calls no function of the device, which may hang. PyTorch's and torchcomms' watchdogs for CUDA graphs do the
-// same with events.
+// The device counts the recorded calls that it begins and ends as it runs (StreamedDevice::Progress). So the thread
+// calls no function of the device, which may hang. PyTorch's and torchcomms' watchdogs for CUDA graphs do the same with
+// events.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -71,7 +72,10 @@ class ReplayWatch {
     friend class ReplayWatch;
     std::shared_ptr<ReplayWatch> watch_;
     ReplayedGroup& group_;
-    std::unique_ptr<StreamedDevice::Counter> begun_, ended_;
+    std::unique_ptr<StreamedDevice::Progress> progress_;
+    // The recording of the last call, and what followed it on its stream then:
+    uint64_t recording_ = 0;
+    std::vector<const void*> frontier_;
     // Protected by the watch's lock:
     uint64_t replayed_ = 0;                          // calls of all replays so far
     uint64_t seen_begun_ = 0, seen_ended_ = 0;       // last values seen by the thread
@@ -80,6 +84,11 @@ class ReplayWatch {
 
   // Ends the replays of all groups, each on a thread of its own, because one may end only when another does.
   void EndAll(const std::string& reason);
+  // Some group has calls that EndReplays cannot end.
+  void set_endless() { endless_ = true; }
+  // For the end of a rank that makes no more calls. If there are calls that nothing ends, waits up to `most` for the
+  // replays under way. Returns whether the device has ended all of them.
+  bool Drain(std::chrono::milliseconds most) const;
   // Returns the calls of replays that the device has begun, for groups with this recorder, in the order of recording.
   // Goes back to the last replay that is done.
   std::vector<CallRecord> Records(const CallRecorder* recorder) const;
@@ -90,7 +99,9 @@ class ReplayWatch {
     Track* track;
     std::shared_ptr<const IssuedCall> issued;
     uint64_t sequence = 0;
-    uint64_t place = 0;  // index among the calls of its track
+    uint64_t place = 0;              // index among the calls of its track
+    std::optional<uint64_t> joined;  // if the device begins it at the end of the previous one: its index among the
+                                     // calls that are issued as one
     std::chrono::milliseconds timeout{};
   };
   using Calls = std::vector<Call>;
@@ -105,6 +116,7 @@ class ReplayWatch {
   void Begin(const Calls& recorded);
   void Loop();
   bool IsDone(const Replay& replay) const;
+  static bool HasBegun(const Call& call, uint64_t ended, uint64_t begun);
   bool IsUnderWay() const { return !replays_.empty() && !IsDone(replays_.back()); }
   std::optional<Failure> Look();
   std::string FaultOf(Track& track, const Call& call) const;
@@ -120,6 +132,7 @@ class ReplayWatch {
   Track* failing_ = nullptr;             // whose ReplayFailed is running
   bool ended_ = false, ending_ = false;  // EndAll was called; it is running
   bool stop_ = false;
+  std::atomic<bool> endless_{false};
   std::thread thread_;  // last, because it uses the other members
 };
 

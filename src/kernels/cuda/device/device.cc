@@ -8,8 +8,8 @@
 
 #include "weft/core/base/error.h"
 #include "weft/kernels/cuda/device/branches.h"
-#include "weft/kernels/cuda/device/counter.h"
 #include "weft/kernels/cuda/device/locked_memory.h"
+#include "weft/kernels/cuda/device/progress.h"
 #include "weft/kernels/cuda/device/support.h"
 #include "weft/kernels/cuda/device/timeline.h"
 
@@ -197,7 +197,17 @@ std::unique_ptr<Timeline> CudaDevice::NewTimeline(size_t most) { return std::mak
 
 std::unique_ptr<StreamedDevice::Stream> CudaDevice::NewStream() { return std::make_unique<CudaStream>(); }
 
-std::unique_ptr<StreamedDevice::Counter> CudaDevice::NewCounter() { return std::make_unique<CudaCounter>(*this); }
+std::unique_ptr<StreamedDevice::Progress> CudaDevice::NewProgress() { return std::make_unique<CudaProgress>(*this); }
+
+std::vector<const void*> CudaDevice::Frontier() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaGraphNode_t* nodes = nullptr;
+  const cudaGraphEdgeData* edges = nullptr;  // without a place for them the call fails if there are any
+  size_t count = 0;
+  WEFT_CUDA(cudaStreamGetCaptureInfo(stream_, &status, nullptr, nullptr, &nodes, &edges, &count));
+  return status == cudaStreamCaptureStatusActive ? std::vector<const void*>(nodes, nodes + count)
+                                                 : std::vector<const void*>();
+}
 
 void CudaDevice::Wait(Event& event) { WEFT_CUDA(cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).get())); }
 
@@ -246,7 +256,12 @@ Memory CudaDevice::MemoryNow() const {
 size_t CudaDevice::PeakBytes() const {
   uint64_t peak = 0;
   WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &peak));
-  return peak;
+  return peak + most_outside();
+}
+
+void CudaDevice::ReturnUnused() {
+  WEFT_CUDA(cudaStreamSynchronize(main_));
+  WEFT_CUDA(cudaMemPoolTrimTo(pool_, 0));
 }
 
 }  // namespace weft::cuda

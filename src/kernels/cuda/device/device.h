@@ -50,7 +50,8 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
   size_t PeakBytes() const override;
 
   std::unique_ptr<Stream> NewStream() override;
-  std::unique_ptr<Counter> NewCounter() override;
+  std::unique_ptr<Progress> NewProgress() override;
+  std::vector<const void*> Frontier() const override;
   void Wait(Event& event) override;
   void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
                 int64_t rows) override;
@@ -58,6 +59,7 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
   void Widen(float* to, const BF16* from, int64_t count) override;
   void SumChunks(void* to, DType dtype, const BF16* chunks, int64_t num_chunks, int64_t count) override;
   void* Handle() override { return stream_; }
+  void ReturnUnused() override;
 
   using StreamedDevice::ThrowFailure;
   cudaStream_t stream() const { return stream_; }  // the current stream

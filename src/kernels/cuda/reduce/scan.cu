@@ -37,20 +37,50 @@ struct Best {
   }
 };
 
-// One warp per output. A NaN in element 0 wins, because nothing compares greater than it; NaNs elsewhere are skipped.
-template <class T>
-__global__ void ArgMaxRows(const __grid_constant__ Walk walk, const T* data, int64_t length, int64_t stride,
-                           int64_t offset, int64_t* y) {
+template <class C>
+__device__ __forceinline__ Best<C> WarpBest(Best<C> best) {
+#pragma unroll
+  for (int lane = kWarp / 2; lane > 0; lane /= 2)
+    best.Take({__shfl_xor_sync(~0u, best.value, lane), __shfl_xor_sync(~0u, best.index, lane)});
+  return best;
+}
+
+constexpr int kLongRowThreads = 1024;
+constexpr int64_t kLongRow = 2048;  // a block takes rows of at least this many elements
+constexpr int kAtOnce = 4;          // loads that each thread has in flight
+
+// `threads` threads take one output: a warp, whose block takes several outputs, or a block. A NaN in element 0 wins,
+// because nothing compares greater than it; NaNs elsewhere are skipped.
+template <class T, int threads>
+__global__ void __launch_bounds__(kLongRowThreads)
+    ArgMaxRows(const __grid_constant__ Walk walk, const T* data, int64_t length, int64_t stride, int64_t offset,
+               int64_t* y) {
   using C = FoldOf<T>;
-  uint32_t step = (blockIdx.x * kThreads + threadIdx.x) / kWarp;
-  if (step >= walk.steps) return;
+  uint32_t step = (blockIdx.x * blockDim.x + threadIdx.x) / threads;
+  if (step >= walk.steps) return;  // all threads of an output return together
   Place at = walk.At(step);
   const T* x = data + at.of[1];
   Best<C> best{Identity<Kind::kMax, C>(), LLONG_MAX};
-  for (int64_t i = threadIdx.x % kWarp; i < length; i += kWarp) best.Take({C(Widen(x[i * stride])), i});
-  for (int lane = kWarp / 2; lane > 0; lane /= 2)
-    best.Take({__shfl_xor_sync(~0u, best.value, lane), __shfl_xor_sync(~0u, best.index, lane)});
-  if (threadIdx.x % kWarp) return;
+  for (int64_t i = threadIdx.x % threads; i < length; i += kAtOnce * threads) {
+    Best<C> held[kAtOnce];  // [kAtOnce]
+#pragma unroll
+    for (int n = 0; n < kAtOnce; n++) {
+      int64_t j = i + n * threads;
+      held[n] = {Identity<Kind::kMax, C>(), LLONG_MAX};
+      if (j < length) held[n] = {C(Widen(x[j * stride])), j};
+    }
+#pragma unroll
+    for (int n = 0; n < kAtOnce; n++) best.Take(held[n]);
+  }
+  best = WarpBest(best);
+  if constexpr (threads > kWarp) {
+    __shared__ Best<C> shared[threads / kWarp];
+    static_assert(threads == kWarp * kWarp);  // so one warp joins those of all warps
+    if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = best;
+    __syncthreads();
+    if (threadIdx.x < kWarp) best = WarpBest(shared[threadIdx.x]);
+  }
+  if (threadIdx.x % threads) return;
   C first = length > 0 ? C(Widen(x[0])) : C(0);
   bool none = length == 0 || first != first || best.index == LLONG_MAX;
   y[at.of[0]] = (none ? 0 : best.index) + offset;
@@ -61,9 +91,15 @@ void ArgMaxAs(const KernelCall& call) {
   int dim = int(call.attrs->Int("dim"));
   const DimView& along = call.in[0].dim(dim);
   ForEachWalk(Others(call.in[0], call.out[0], dim), {}, [&](const Walk& walk) {
-    ArgMaxRows<<<Blocks(walk.steps, kThreads / kWarp), kThreads, 0, DeviceOf(call).stream()>>>(
-        walk, call.in[0].as<const T>(), along.extent, along.stride, along.offset, call.out[0].as<int64_t>());
-    WEFT_CUDA_LAUNCHED("arg_max");
+    auto launch = [&](auto kernel, unsigned blocks, int threads) {
+      kernel<<<blocks, threads, 0, DeviceOf(call).stream()>>>(walk, call.in[0].as<const T>(), along.extent,
+                                                              along.stride, along.offset, call.out[0].as<int64_t>());
+      WEFT_CUDA_LAUNCHED("arg_max");
+    };
+    if (along.extent >= kLongRow)
+      launch(&ArgMaxRows<T, kLongRowThreads>, walk.steps, kLongRowThreads);
+    else
+      launch(&ArgMaxRows<T, kWarp>, Blocks(walk.steps, kThreads / kWarp), kThreads);
   });
 }
 void ArgMax(const KernelCall& call) {
@@ -97,8 +133,6 @@ void CumSumAs(const KernelCall& call) {
 void CumSum(const KernelCall& call) {
   Dispatch(call.in[0].dtype, [&](auto zero) { CumSumAs<decltype(zero)>(call); });
 }
-
-constexpr int kAtOnce = 4;  // loads that each thread has in flight
 
 // The result of one tensor, whose sum is cut into `pieces`. Join stores a block's sum of one piece, and the last block
 // adds up all pieces in a fixed order.

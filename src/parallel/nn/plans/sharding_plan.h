@@ -71,6 +71,7 @@ inline constexpr const char* kTensorAxis = "tp";
 struct PlanOptions {
   int64_t heads = 1, kv_heads = 1;
   bool sequence_parallel = false;
+  bool tie_embeddings = false;  // the head's weight is the embedding's table
 };
 // A plan that a config can name in parallel.plan, and that can be the plan of a family.
 struct NamedPlan {

@@ -1,0 +1,13 @@
+// GatherMode: how weights are gathered that fsdp full shards over GPUs (copied_gathers.h).
+#pragma once
+#include <cstdint>
+
+namespace weft {
+
+enum class GatherMode : uint8_t {
+  kAuto,     // kCopy if NCCL can and a block's weights are large, else kKernels
+  kKernels,  // by kernels of NCCL
+  kCopy,     // by the GPUs' copy engines, which take no multiprocessor
+};
+
+}  // namespace weft

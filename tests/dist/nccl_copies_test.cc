@@ -1,0 +1,295 @@
+// Gathers by copy engines without a GPU: device doubles, and a fake NCCL library that notes what breaks NCCL's rules
+// for windows (tests/double/fake_nccl.cc).
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "double/group_double.h"
+#include "double/nccl_double.h"
+#include "error_of.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/dist/group/nccl/nccl_memory.h"
+#include "weft/dist/group/nccl/nccl_windows.h"
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+using test::DoubleRank;
+using Op = CollectiveOp;
+
+constexpr DeviceKind kDouble = DeviceKind::kCuda;
+constexpr size_t kBytes = 1 << 20;
+
+// Runs the body on every rank. Afterwards no rule of NCCL was broken, and all windows and their memory are gone.
+void OnNccl(const MeshShape& shape, const std::function<void(DoubleRank&, DeviceMesh&)>& body, int most_us = 0) {
+  int64_t before = test::CountFakeCopies().blocks;
+  test::OnDoubles(shape.num_ranks(), {.most_us = most_us, .groups = test::NcclGroups}, [&](DoubleRank& rank) {
+    DeviceMesh mesh(rank.context, rank.groups, shape, rank.groups.kinds());
+    body(rank, mesh);
+  });
+  EXPECT_EQ(test::FakeNcclFaults(), "");
+  EXPECT_EQ(test::CountFakeCopies().blocks, before);
+}
+
+// A bucket of gathers of bytes. The chunks have odd sizes, and lie at odd places of `memory`, which begin with `at`.
+// Inputs lie in memory of their own unless `covered`.
+struct Bucket {
+  std::vector<int64_t> counts;
+  std::vector<size_t> ins, outs;
+  std::vector<BufferPtr> apart;
+  std::vector<Collective> calls;
+
+  Bucket(DoubleRank& rank, const ProcessGroup& group, char* memory, std::vector<int64_t> sizes, bool covered,
+         size_t at = 0)
+      : counts(std::move(sizes)) {
+    for (int64_t count : counts) {
+      char* in = covered ? memory + at : nullptr;
+      if (covered) at += size_t(count);
+      if (!covered) in = static_cast<char*>(apart.emplace_back(rank.device.Allocate(size_t(count)))->data());
+      calls.push_back({.op = Op::kAllGather, .in = in, .out = memory + at, .count = count, .dtype = DType::kU8});
+      at += size_t(count * group.size());
+    }
+  }
+  static uint8_t ValueOf(int rank, size_t i, int round) { return uint8_t(1 + rank * 50 + int(i) * 7 + round); }
+  void Fill(DoubleRank& rank, const ProcessGroup& group, int round) const {
+    for (size_t i = 0; i < calls.size(); i++) {
+      rank.device.Fill(calls[i].out, 0, size_t(counts[i] * group.size()));
+      rank.device.Fill(const_cast<void*>(calls[i].in), ValueOf(group.rank(), i, round), size_t(counts[i]));
+    }
+  }
+  void Check(DoubleRank& rank, const ProcessGroup& group, int round) const {
+    for (size_t i = 0; i < calls.size(); i++) {
+      std::vector<uint8_t> got(size_t(counts[i] * group.size()));
+      rank.device.Copy(got.data(), calls[i].out, got.size());
+      for (size_t byte = 0; byte < got.size(); byte++)
+        ASSERT_EQ(got[byte], ValueOf(int(byte / size_t(counts[i])), i, round)) << "gather " << i << ", byte " << byte;
+    }
+  }
+};
+
+const std::vector<std::vector<int64_t>> kSizes{{1}, {4096}, {333, 1, 70'001}, {5, 5, 5, 5}};
+
+// Whether issued at once or replayed, and with inputs in windows or not.
+TEST(NcclCopies, GatherWhatKernelsDo) {
+  int64_t made = 0;
+  for (int ranks = 2; ranks <= 4; ranks++) {
+    int64_t before = test::CountFakeCopies().gathers;
+    OnNccl(
+        {{"x"}, {ranks}},
+        [&](DoubleRank& rank, DeviceMesh& mesh) {
+          ProcessGroup& group = mesh.World(kDouble);
+          ProcessGroup& axis = mesh.Group("x", kDouble);
+          BufferPtr memory = AllocateWindows(mesh, {.axes = std::vector<int>{0}, .bytes = kBytes}).value();
+          for (const auto& sizes : kSizes)
+            for (bool covered : {true, false}) {
+              Bucket bucket(rank, group, static_cast<char*>(memory->data()), sizes, covered);
+              int round = 0;
+              auto check = [&](const std::function<void()>& issue) {
+                bucket.Fill(rank, axis, ++round);
+                issue();
+                bucket.Check(rank, axis, round);
+              };
+              for (int i = 0; i < 2; i++) check([&] { axis.EnqueueAll(bucket.calls); });
+              auto recording = rank.device.Record([&] { axis.EnqueueAll(bucket.calls); });
+              for (int i = 0; i < 3; i++) check([&] { recording->Replay(); });
+            }
+        },
+        30);
+    int64_t calls = 0;
+    for (const auto& sizes : kSizes) calls += int64_t(sizes.size()) * 2 * 5;
+    EXPECT_EQ(test::CountFakeCopies().gathers - before, ranks * (calls + 2)) << "and two trials";
+    made += test::CountFakeCopies().gathers - before;
+  }
+  fmt::print("shown: {} gathers by copy engines have the bytes of the ranks\n", made);
+}
+
+// Those outside of the window, with fewer bytes than asked for, or with too large an input outside go by kernels; so do
+// all other calls. The results are the same.
+TEST(NcclCopies, TakeOnlyWhatFits) {
+  OnNccl({{"x"}, {2}}, [&](DoubleRank& rank, DeviceMesh& mesh) {
+    ProcessGroup& group = mesh.Group("x", kDouble);
+    constexpr size_t kLarge = 4 * kNcclStaging;
+    BufferPtr memory = AllocateWindows(mesh, {.axes = std::vector<int>{0}, .bytes = kLarge, .least = 1000}).value();
+    BufferPtr outside = rank.device.Allocate(kLarge);
+    auto copied = [&](const BufferPtr& at, std::vector<int64_t> sizes, bool covered) {
+      group.Run({.op = Op::kBarrier});
+      int64_t before = test::CountFakeCopies().gathers;
+      group.Run({.op = Op::kBarrier});
+      Bucket bucket(rank, group, static_cast<char*>(at->data()), std::move(sizes), covered);
+      bucket.Fill(rank, group, 1);
+      group.EnqueueAll(bucket.calls);
+      bucket.Check(rank, group, 1);
+      group.Run({.op = Op::kBarrier});
+      return (test::CountFakeCopies().gathers - before) / 2;
+    };
+    EXPECT_EQ(copied(memory, {500}, true), 1);
+    EXPECT_EQ(copied(memory, {499}, true), 0) << "998 bytes of output, of 1000";
+    EXPECT_EQ(copied(memory, {3, 1, 496}, true), 3);
+    EXPECT_EQ(copied(outside, {5000}, true), 0);
+    EXPECT_EQ(copied(memory, {int64_t(kNcclStaging)}, false), 1);
+    EXPECT_EQ(copied(memory, {int64_t(kNcclStaging) + 1}, false), 0);
+    EXPECT_EQ(copied(memory, {int64_t(kNcclStaging), 1}, false), 0);
+    EXPECT_EQ(copied(memory, {int64_t(kNcclStaging) + 1}, true), 1);
+    Tensor t = Tensor::FromDoubles(std::vector<double>{1, 2}, DType::kF32, {2}).To(rank.device);
+    group.Run({.op = Op::kAllReduce, .in = t.data(), .out = t.data(), .count = 2, .dtype = DType::kF32});
+    EXPECT_EQ(t.To(CpuRuntime()).ToDoubles(), (std::vector<double>{2, 4}));
+  });
+  EXPECT_EQ(test::FakeNcclFaults(), "");
+}
+
+// One memory may have windows of several axes, and an axis windows of several memories.
+TEST(NcclCopies, AxesAndMemoriesShareNothing) {
+  OnNccl(
+      {{"a", "b"}, {2, 2}},
+      [&](DoubleRank& rank, DeviceMesh& mesh) {
+        std::vector<BufferPtr> memories;
+        for (int i = 0; i < 3; i++)
+          memories.push_back(AllocateWindows(mesh, {.axes = std::vector<int>{0, 1}, .bytes = kBytes}).value());
+        memories.erase(memories.begin());
+        for (int round = 0; round < 4; round++)
+          for (const BufferPtr& memory : memories)
+            for (int axis : {0, 1}) {
+              ProcessGroup& group = mesh.Group(axis, kDouble);
+              Bucket bucket(rank, group, static_cast<char*>(memory->data()), {333, 70'001}, round % 2 == 0,
+                            size_t(axis) * kBytes / 2);
+              bucket.Fill(rank, group, round);
+              group.EnqueueAll(bucket.calls);
+              bucket.Check(rank, group, round);
+            }
+      },
+      30);
+}
+
+// ---- What NCCL refuses. ----
+
+// Asks for windows and returns the fault that all ranks give. Kernels then gather.
+std::string FaultOf(const MeshShape& shape, const std::function<WindowRequest(int rank)>& request) {
+  std::mutex mutex;
+  std::vector<std::string> faults;
+  OnNccl(shape, [&](DoubleRank& rank, DeviceMesh& mesh) {
+    absl::StatusOr<BufferPtr> memory = AllocateWindows(mesh, request(rank.context.rank()));
+    {
+      std::lock_guard lock(mutex);
+      faults.emplace_back(memory.status().message());
+    }
+    memory = absl::CancelledError();
+    ProcessGroup& group = mesh.Group(0, kDouble);
+    BufferPtr plain = rank.device.Allocate(kBytes);
+    Bucket bucket(rank, group, static_cast<char*>(plain->data()), {333, 7001}, true);
+    bucket.Fill(rank, group, 1);
+    group.EnqueueAll(bucket.calls);
+    bucket.Check(rank, group, 1);
+  });
+  for (const std::string& fault : faults) EXPECT_EQ(fault, faults[0]) << "ranks disagree";
+  return faults[0];
+}
+
+const std::vector<int> kFirstAxis{0};
+WindowRequest Usual(int) { return {.axes = kFirstAxis, .bytes = kBytes}; }
+
+TEST(NcclCopies, WhatNcclRefusesIsOneFaultOfAllRanks) {
+  const std::pair<const char*, const char*> kCases[] = {{"split", "ncclCommSplit: NCCL says invalid argument"},
+                                                        {"memory", "ncclMemAlloc of 6.0 MiB: NCCL says"},
+                                                        {"register", "ncclCommWindowRegister: NCCL says"},
+                                                        {"copies", "all_gather by copy engines: NCCL says"}};
+  for (auto [how, text] : kCases)
+    for (int ranks = 2; ranks <= 4; ranks++) {
+      test::FailingNccl failing(how);
+      EXPECT_NE(FaultOf({{"x"}, {ranks}}, Usual).find(text), std::string::npos) << how;
+    }
+}
+
+TEST(NcclCopies, RanksNeedTheSameLayout) {
+  auto other = [](int rank) {
+    WindowRequest request = Usual(rank);
+    request.layout = rank == 2 ? 7 : 5;
+    return request;
+  };
+  EXPECT_EQ(FaultOf({{"x"}, {3}}, other),
+            "expected gathers over x at the same offsets on all ranks, got others on rank 2 than on rank 0");
+  auto by_column = [](int rank) {
+    WindowRequest request = Usual(rank);
+    request.layout = uint64_t(rank % 2);
+    request.bytes = kBytes << rank % 2;
+    return request;
+  };
+  EXPECT_EQ(FaultOf({{"x", "y"}, {2, 2}}, by_column), "");
+  EXPECT_EQ(FaultOf({{"x", "y"}, {1, 2}}, Usual), "group \"x\" has one rank");
+}
+
+TEST(NcclCopies, ALibraryWithoutWindowsIsNamed) {
+  auto whole = NcclLibrary::Open(2, true, WEFT_FAKE_NCCL), old = NcclLibrary::Open(2, true, WEFT_FAKE_NCCL_NO_WINDOWS);
+  ASSERT_TRUE(whole.ok() && old.ok());
+  EXPECT_TRUE((*whole)->HasWindows().ok());
+  EXPECT_EQ((*old)->HasWindows().message(), "NCCL 2.28.9 has no ncclCommWindowDeregister");
+}
+
+TEST(NcclCopies, TheirMemoryIsWhatIsPlanned) {
+  for (size_t axes : {1, 2, 3})
+    for (size_t bytes : {size_t(1), size_t(4096), kBytes, size_t(3) << 30, (size_t(3) << 30) + 1}) {
+      size_t all = WindowBytes(bytes, axes);
+      EXPECT_EQ(all % kNcclGranularity, 0u);
+      EXPECT_GE(all, bytes + axes * kNcclStaging);
+      EXPECT_LT(all, bytes + axes * kNcclStaging + kNcclGranularity + nccl::kWindowAlign);
+      for (size_t i = 0; i < axes; i++) EXPECT_LE(WindowOffset(bytes, i) + kNcclStaging, WindowOffset(bytes, i + 1));
+      EXPECT_GE(WindowOffset(bytes, 0), bytes);
+    }
+}
+
+// ---- Failures of ranks. ----
+
+// Windows are neither deregistered nor freed then, because other ranks may still write to them.
+TEST(NcclCopies, ARankThatDiesEndsTheOthers) {
+  for (bool replayed : {false, true}) {
+    int64_t before = test::CountFakeCopies().blocks;
+    auto begin = std::chrono::steady_clock::now();
+    std::string text = test::ErrorOf([&] {
+      OnNccl({{"x"}, {3}}, [&](DoubleRank& rank, DeviceMesh& mesh) {
+        ProcessGroup& group = mesh.World(kDouble);
+        ProcessGroup& axis = mesh.Group("x", kDouble);
+        BufferPtr memory = AllocateWindows(mesh, Usual(0)).value();
+        group.set_timeout(200ms);
+        axis.set_timeout(200ms);
+        Bucket bucket(rank, axis, static_cast<char*>(memory->data()), {333, 7001}, true);
+        bucket.Fill(rank, axis, 1);
+        axis.EnqueueAll(bucket.calls);
+        auto recording = rank.device.Record([&] { axis.EnqueueAll(bucket.calls); });
+        rank.device.Synchronize();
+        if (rank.context.rank() == 1) return std::this_thread::sleep_for(1s);
+        replayed ? recording->Replay() : axis.EnqueueAll(bucket.calls);
+        rank.device.Synchronize();
+      });
+    });
+    EXPECT_NE(text.find("all_gather u8 x 333 #3 on group \"x\""), std::string::npos) << text;
+    EXPECT_NE(text.find("timed out"), std::string::npos) << text;
+    EXPECT_EQ(test::FakeNcclFaults(), "");
+    EXPECT_GE(test::CountFakeCopies().blocks - before, 1) << "of a rank that waited";
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+  }
+}
+
+// A rank that fails between steps lets its last step end.
+TEST(NcclCopies, WhoUnwindsLetsItsReplayEnd) {
+  int64_t before = test::CountFakeCopies().gathers;
+  std::string text = test::ErrorOf([&] {
+    OnNccl({{"x"}, {2}}, [&](DoubleRank& rank, DeviceMesh& mesh) {
+      ProcessGroup& group = mesh.Group("x", kDouble);
+      BufferPtr memory = AllocateWindows(mesh, Usual(0)).value();
+      Bucket bucket(rank, group, static_cast<char*>(memory->data()), {333}, true);
+      auto recording = rank.device.Record([&] { group.EnqueueAll(bucket.calls); });
+      if (rank.context.rank() == 1) std::this_thread::sleep_for(300ms);
+      recording->Replay();
+      if (rank.context.rank() == 0) throw Error("the cause");
+      rank.device.Synchronize();
+    });
+  });
+  EXPECT_EQ(text, "the cause");
+  EXPECT_EQ(test::CountFakeCopies().gathers - before, 2 * 3) << "two trials and one replay of two ranks";
+  EXPECT_EQ(test::FakeNcclFaults(), "");
+}
+
+}  // namespace
+}  // namespace weft
