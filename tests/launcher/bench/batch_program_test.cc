@@ -1,9 +1,10 @@
 // BatchProgram: each batch of a step, taken out of its plan, is the same work by itself.
-#include "launcher/bench/batch_program.h"
+#include "launcher/bench/rates/batch_program.h"
 
 #include <gtest/gtest.h>
 
-#include "launcher/bench/step_parts.h"
+#include "launcher/bench/rates/step_parts.h"
+#include "launcher/plan/planned_step.h"
 #include "parallel/training.h"
 #include "weft/core/predict/step_time.h"
 
@@ -80,6 +81,39 @@ TEST(BatchProgram, IsTheWorkOfItsBatch) {
       }
   });
   EXPECT_GT(batches, 1000);
+}
+
+// On a GPU several calls join, which they do on no CPU: updates, casts and buckets of collectives.
+TEST(BatchProgram, KeepsCallsOfAGpuTogether) {
+  size_t joined = 0;
+  for (const char* family : {"gpt2", "llama"})
+    for (const Words& words : {Words{}, Words{"train.micro_batch=2"}, Words{"mesh.dp=2", "parallel.fsdp=full"},
+                               Words{"mesh.dp=2", "mesh.tp=2", "parallel.fsdp=gradients", "train.micro_batch=2"},
+                               Words{"mesh.tp=2", "parallel.sequence_parallel=true", "parallel.overlap=halves"}}) {
+      std::string yaml = fmt::format(
+          "model: {{family: {}, layers: 2, heads: 4, dim: 64, ffn: 128, vocab: 64, context: 16}}\n"
+          "data: {{synthetic: true}}\nprecision: {{compute: bf16}}\ntrain: {{steps: 1, global_batch: 8}}\n"
+          "device: cuda\n",
+          family);
+      Config config = ParseConfig(yaml, "case.yaml", words).value();
+      ASSERT_TRUE(Resolve(config, int(config.mesh.ranks())).ok() && ResolveVocab(config, 64).ok());
+      PlannedStep planned(config);
+      Runtime serial = planned.runtime();
+      serial.overlap = OverlapMode::kNever;
+      StepParts parts;
+      AddParts(planned.plans().step, planned.runtime(), 1, parts);
+      if (planned.plans().accumulate) AddParts(*planned.plans().accumulate, planned.runtime(), 1, parts);
+      for (const auto& [name, part] : parts) {
+        joined += part.count > 1;
+        bool repeats = MayRepeat(*part.plan, part.first, part.count);
+        BatchProgram program(*part.plan, {{part.first, part.count, repeats ? 3 : 1}}, serial);
+        EXPECT_TRUE(program.plan().copies.empty()) << name;
+        PlanWork work = WorkOf(program.plan(), serial);
+        ASSERT_EQ(work.batches.size(), repeats ? 3 : 1) << name;
+        for (const BatchWork& one : work.batches) EXPECT_EQ(one.name, name);
+      }
+    }
+  EXPECT_GT(joined, 30);
 }
 
 // The work of a plan is that of its parts, each as often as it occurs.

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/bench/batch_program.h"
 #include "launcher/bench/bench_job.h"
+#include "launcher/bench/rates/batch_program.h"
 #include "weft/core/predict/batch_work.h"
 
 namespace weft {

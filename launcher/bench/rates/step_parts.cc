@@ -1,4 +1,4 @@
-#include "launcher/bench/step_parts.h"
+#include "launcher/bench/rates/step_parts.h"
 
 #include <algorithm>
 #include <cmath>

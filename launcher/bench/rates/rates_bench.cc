@@ -1,14 +1,13 @@
 // weft bench rates: times the parts of a config's step, each by itself, and ladders of sizes besides, so that weft plan
 // can predict the step and those of other meshes.
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <set>
 
 #include "fmt/format.h"
 #include "launcher/bench/bench_config.h"
 #include "launcher/bench/number_list.h"
-#include "launcher/bench/step_parts.h"
+#include "launcher/bench/rates/overlap_case.h"
+#include "launcher/bench/rates/step_parts.h"
 #include "launcher/plan/candidates.h"
 #include "launcher/plan/planned_step.h"
 #include "weft/core/base/error.h"
@@ -65,54 +64,6 @@ class PlannedSteps {
   StepParts parts_;
 };
 
-// Times the largest product, by itself and while the largest collective runs, to find what part of a collective's time
-// kernels lose meanwhile: it takes multiprocessors, memory bandwidth and, of a GPU at its power limit, clock.
-void RunOverlap(const BenchJob& job, const StepParts& parts, const std::map<std::string, double>& ms) {
-  const StepPart *product = nullptr, *collective = nullptr;
-  auto larger = [](const StepPart* a, const StepPart& b) { return !a || b.work.bytes > a->work.bytes; };
-  for (const auto& [name, part] : parts)
-    if (part.work.kind == WorkClass::kCollective && larger(collective, part)) collective = &part;
-  if (!collective) return;
-  for (const auto& [name, part] : parts)
-    if (part.work.kind == WorkClass::kProduct && part.plan == collective->plan && larger(product, part) &&
-        MayRepeat(*part.plan, part.first, part.count))
-      product = &part;
-  if (!product) return;
-  double moving = ms.at(collective->work.name), computing = ms.at(product->work.name);
-  // The products outlast the collective, so that all of it is hidden.
-  constexpr int kTimes = 4;
-  constexpr double kLonger = 1.5;
-  auto copies = std::max<int64_t>(1, std::llround(std::ceil(kLonger * moving / computing)));
-  std::vector<BatchProgram::Run> alone, both;
-  for (int i = 0; i < kTimes; i++) {
-    both.push_back({collective->first, collective->count});
-    both.push_back({product->first, product->count, copies});
-    alone.push_back(both.back());
-  }
-  Runtime runtime = job.runtime();
-  runtime.overlap = OverlapMode::kAlways;
-  BatchProgram first(*product->plan, alone, runtime), second(*product->plan, both, runtime);
-  Operands operands(runtime, std::max(first.operand_bytes(), second.operand_bytes()),
-                    std::max(first.plan().arena_bytes, second.plan().arena_bytes));
-  std::unique_ptr<Executable> run_alone = operands.Bind(first), run_both = operands.Bind(second);
-  auto run = [](Executable& executable) {
-    return [&executable](int64_t calls) {
-      for (int64_t i = 0; i < calls; i++) executable.Run();
-    };
-  };
-  auto work_alone = run(*run_alone), work_both = run(*run_both);
-  const std::array<BenchWork, 2> works{work_alone, work_both};
-  std::vector<CallTimes> times = job.TimeInTurns(works);
-  BenchLine line{.kind = "overlap", .dtype = Name(product->work.dtype)};
-  line.name = fmt::format("{} while {}", product->work.name, collective->work.name);
-  line.labels = {{"product", product->work.name}, {"collective", collective->work.name}};
-  line.sizes = {{"collectives", kTimes}, {"products", kTimes * copies}};
-  line.more = {{"alone_ms", times[0].Median()},
-               {"lost_share", std::clamp((times[1].Median() - times[0].Median()) / (kTimes * moving), 0.0, 1.0)}};
-  line.times = times[1];
-  job.Print(line);
-}
-
 // Runs other kinds with their own words, on the mesh of this job.
 absl::Status RunLadders(const BenchJob& job) {
   auto with = [&](BenchWords words, absl::Status (*run)(const BenchJob&)) {
@@ -130,7 +81,7 @@ absl::Status RunLadders(const BenchJob& job) {
     bool world = i == mesh.num_axes();
     if (!done.insert(world ? mesh.num_ranks() : mesh.sizes[size_t(i)]).second) continue;
     BenchWords words{.kind = "collective", .op = "all_reduce,all_gather,reduce_scatter,all_to_all"};
-    words.bytes = job.on_gpu() ? "4K..256M" : "4K..16M";
+    words.bytes = job.on_gpu() ? "4K..1M,64M" : "4K..1M,16M";  // each result is checked on the host, which takes long
     words.factor = 16;
     words.axis = world ? "world" : mesh.names[size_t(i)];
     if (absl::Status s = with(words, RunCollectiveBench); !s.ok()) return s;
@@ -153,7 +104,7 @@ absl::Status RunRatesBench(const BenchJob& job) {
   std::map<std::string, double> ms = PartsBench(job, std::move(kernels)).Run();
   // Collectives are timed apart: in turns with kernels each would also wait for the slowest rank.
   ms.merge(PartsBench(job, std::move(collectives)).Run());
-  RunOverlap(job, steps.parts(), ms);
+  if (std::optional<OverlapCase> overlap = OverlapCase::Of(steps.parts(), ms)) overlap->Run(job);
   return RunLadders(job);
 }
 

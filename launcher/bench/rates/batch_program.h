@@ -56,6 +56,8 @@ class BatchProgram {
 // Whether a batch can run several times in one program: it writes nothing in place, its calls could not join those of
 // the next copy, and its results need not be kept.
 bool MayRepeat(const Plan& plan, size_t first, size_t count);
+// Whether a batch writes any of its results into memory that it did not get for them.
+bool WritesInPlace(const Plan& plan, size_t first, size_t count);
 
 // Memory that several programs use in turns: random operands that none of them writes, and one arena.
 class Operands {

@@ -1,10 +1,10 @@
 // weft bench copy: times y = -x over sizes. Ops that are bound by memory take about as long per byte, and small ones
 // take what any op takes.
 #include "fmt/format.h"
-#include "launcher/bench/batch_program.h"
 #include "launcher/bench/bench_job.h"
 #include "launcher/bench/compiled_case.h"
 #include "launcher/bench/number_list.h"
+#include "launcher/bench/rates/batch_program.h"
 #include "weft/core/base/memory.h"
 #include "weft/core/ops/ops.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/bench/batch_program.h"
+#include "launcher/bench/rates/batch_program.h"
 
 #include <fmt/format.h>
 
@@ -50,12 +50,15 @@ bool WritesInPlace(const Step& step, size_t output) {
 
 }  // namespace
 
+bool WritesInPlace(const Plan& plan, size_t first, size_t count) {
+  for (size_t i = first; i < first + count; i++)
+    for (size_t k = 0; k < plan.steps[i].out.size(); k++)
+      if (WritesInPlace(plan.steps[i], k)) return true;
+  return false;
+}
+
 bool MayRepeat(const Plan& plan, size_t first, size_t count) {
-  const Step& step = plan.steps[first];
-  if (step.node->op == Op::kBroadcast) return false;
-  for (size_t k = 0; k < step.out.size(); k++)
-    if (WritesInPlace(step, k)) return false;
-  return count == 1;
+  return count == 1 && plan.steps[first].node->op != Op::kBroadcast && !WritesInPlace(plan, first, count);
 }
 
 BatchProgram::BatchProgram(const Plan& plan, const std::vector<Run>& runs, const Runtime& runtime) : runtime_(runtime) {
