@@ -2,6 +2,7 @@
 # Sourced by versus_torch.sh and multigpu_rows.sh. Has functions for one run of Weft and one run of PyTorch (torch_peer.py). The
 # output of a run goes to the folder $out, which is OUT or a new folder.
 out=${OUT:-$(mktemp -d)}
+mkdir -p "$out"
 export COMMIT=${COMMIT:-$(git rev-parse --short HEAD 2> /dev/null || echo '?')}
 
 # The commands that start the programs, and the command that limits the time of a run. The scripts may change them.

@@ -129,7 +129,7 @@ TEST(DoubleTraining, GivesTheCpusBitsWithCopiedGathers) {
 // The need of a step counts the windows that a run allocates, and a communicator for each axis that gathers.
 TEST(DoubleTraining, CopiedGathersAreInTheMemoryNeed) {
   Job job{.model = testing_::TinyLlama(), .precision = {DType::kBF16, DType::kF32, DType::kF32}, .global_batch = 4};
-  for (GatherMode mode : {GatherMode::kAuto, GatherMode::kKernels, GatherMode::kCopy})
+  for (GatherMode mode : {GatherMode::kKernels, GatherMode::kCopy})
     test::OnDoubles(4, {.groups = test::NcclGroups}, [&](test::DoubleRank& rank) {
       RegisterCpuKernels(rank.context.kernels(DeviceKind::kCpu));
       RegisterCollectives(rank.context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
@@ -146,9 +146,7 @@ TEST(DoubleTraining, CopiedGathersAreInTheMemoryNeed) {
     });
 }
 
-// With auto, weights of a few KiB are left to kernels, and so are all if NCCL refuses windows, with a note. With copy
-// that is an error.
-TEST(DoubleTraining, WhatCannotBeCopiedIsGatheredByKernelsOrRefused) {
+TEST(DoubleTraining, WhatCannotBeCopiedIsRefused) {
   Job job{.model = testing_::TinyLlama(), .precision = {DType::kF32, DType::kF32, DType::kF32}, .steps = 3};
   job.global_batch = 4;
   Layout layout{.dp = 2, .fsdp = Fsdp::kFull};
@@ -166,8 +164,6 @@ TEST(DoubleTraining, WhatCannotBeCopiedIsGatheredByKernelsOrRefused) {
     return std::string();
   };
   EXPECT_EQ(copied(), 0);
-  layout.gather = GatherMode::kKernels;
-  EXPECT_EQ(copied(), 0);
   layout.gather = GatherMode::kCopy;
   EXPECT_GT(copied(), 0);
   {
@@ -183,7 +179,7 @@ TEST(DoubleTraining, WhatCannotBeCopiedIsGatheredByKernelsOrRefused) {
   layout.fsdp = Fsdp::kGradients;
   EXPECT_EQ(refused(),
             "parallel.gather: expected weights that fsdp full gathers over several GPUs, as copy asks for, got a step "
-            "without such gathers; give auto or kernels");
+            "without such gathers; give kernels");
   EXPECT_EQ(test::FakeNcclFaults(), "");
 }
 

@@ -34,7 +34,7 @@ struct Layout {
   bool regather = true;  // with fsdp full
   RecomputeOptions recompute = {};
   OverlapMode overlap = OverlapMode::kAuto;
-  GatherMode gather = GatherMode::kAuto;
+  GatherMode gather = GatherMode::kKernels;
 };
 inline MeshShape MeshOf(const Layout& l) {
   if (l.replicate == 1) return {{"dp", "tp"}, {l.dp, l.tp}};

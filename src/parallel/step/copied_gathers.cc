@@ -11,25 +11,12 @@
 namespace weft {
 namespace {
 
-// Below this, kernels move a bucket faster than copy engines do (pytorch pull request 182850).
-constexpr size_t kLeastCopied = size_t(16) << 20;
-
 bool Gathers(const Step& step, int axis) {
   return step.node->op == Op::kAllGather && step.node->attrs.Int("axis") == axis;
 }
 
-size_t OutputBytes(const Step& step) {
-  return size_t(step.out[0].view.CapacityElements()) * SizeOf(step.out[0].view.dtype);
-}
-
-// Returns the bytes of the largest bucket of gathers. Neighbours are one bucket (core/passes/schedule.h).
-size_t LargestBucket(const Plan& plan, int axis) {
-  size_t most = 0, bucket = 0;
-  for (const Step& step : plan.steps) {
-    bucket = Gathers(step, axis) ? bucket + OutputBytes(step) : 0;
-    most = std::max(most, bucket);
-  }
-  return most;
+bool Gathers(const Plan& plan, int axis) {
+  return std::any_of(plan.steps.begin(), plan.steps.end(), [axis](const Step& step) { return Gathers(step, axis); });
 }
 
 std::vector<const Plan*> All(const StepPlans& plans) {
@@ -58,28 +45,22 @@ uint64_t LayoutOf(const StepPlans& plans) {
   return hash.value();
 }
 
-absl::StatusOr<BufferPtr> ForCopies(const StepOptions& options, const StepPlans& plans, const Runtime& runtime,
-                                    const std::vector<int>& axes) {
+absl::StatusOr<BufferPtr> ForCopies(const StepPlans& plans, const Runtime& runtime, const std::vector<int>& axes) {
   auto& mesh = static_cast<DeviceMesh&>(*runtime.mesh);  // every CollectiveContext is one
-  return AllocateWindows(mesh, {.axes = axes,
-                                .bytes = plans.Largest().arena_bytes,
-                                .least = options.gather == GatherMode::kCopy ? 0 : kLeastCopied,
-                                .layout = LayoutOf(plans)});
+  return AllocateWindows(mesh, {.axes = axes, .bytes = plans.Largest().arena_bytes, .layout = LayoutOf(plans)});
 }
 
 }  // namespace
 
 std::vector<int> CopiedAxes(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
   std::vector<int> axes;
-  if (!plans || device == DeviceKind::kCpu || options.gather == GatherMode::kKernels ||
-      options.model.fsdp != Fsdp::kFull)
+  if (!plans || device == DeviceKind::kCpu || options.gather != GatherMode::kCopy || options.model.fsdp != Fsdp::kFull)
     return axes;
-  size_t least = options.gather == GatherMode::kCopy ? 1 : kLeastCopied;
   for (int axis = 0; axis < options.model.mesh.num_axes(); axis++) {
     if (!HasRole(options.model.mesh, axis, &MeshAxis::shards_parameters)) continue;
-    size_t most = 0;
-    for (const Plan* plan : All(*plans)) most = std::max(most, LargestBucket(*plan, axis));
-    if (most >= least) axes.push_back(axis);
+    std::vector<const Plan*> all = All(*plans);
+    if (std::any_of(all.begin(), all.end(), [axis](const Plan* plan) { return Gathers(*plan, axis); }))
+      axes.push_back(axis);
   }
   return axes;
 }
@@ -87,31 +68,22 @@ std::vector<int> CopiedAxes(const StepOptions& options, const StepPlans* plans, 
 absl::Status CheckGather(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
   if (options.gather != GatherMode::kCopy || !CopiedAxes(options, plans, device).empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      fmt::format("expected weights that fsdp full gathers over several GPUs, as copy asks for, got {}; give auto or "
+      fmt::format("expected weights that fsdp full gathers over several GPUs, as copy asks for, got {}; give "
                   "kernels",
                   device == DeviceKind::kCpu ? "device cpu" : "a step without such gathers"));
 }
 
-StepArena AllocateArena(const TrainingStep& step, const StepPlans& plans, const Runtime& runtime) {
+BufferPtr AllocateArena(const TrainingStep& step, const StepPlans& plans, const Runtime& runtime) {
   MemoryUse use("activations");
   const StepOptions& options = step.options();
-  std::vector<int> axes = CopiedAxes(options, &plans, runtime.device);
-  StepArena arena;
   if (absl::Status s = CheckGather(options, &plans, runtime.device); !s.ok())
     Fail("parallel.gather: " + std::string(s.message()));
-  if (!axes.empty() && runtime.mesh) {
-    absl::StatusOr<BufferPtr> memory = ForCopies(options, plans, runtime, axes);
-    if (memory.ok()) return {*memory, ""};
-    std::string why(memory.status().message());
-    if (options.gather == GatherMode::kCopy)
-      Fail(
-          fmt::format("parallel.gather: expected gathers by copy engines, as copy asks for, got: {}; give auto or "
-                      "kernels",
-                      why));
-    arena.note = fmt::format("weights are gathered by NCCL's kernels and not by copy engines: {}", why);
-  }
-  arena.memory = runtime.memory().Allocate(plans.Largest().arena_bytes);
-  return arena;
+  std::vector<int> axes = CopiedAxes(options, &plans, runtime.device);
+  if (axes.empty() || !runtime.mesh) return runtime.memory().Allocate(plans.Largest().arena_bytes);
+  absl::StatusOr<BufferPtr> memory = ForCopies(plans, runtime, axes);
+  if (memory.ok()) return *memory;
+  Fail(fmt::format("parallel.gather: expected gathers by copy engines, as copy asks for, got: {}; give kernels",
+                   std::string(memory.status().message())));
 }
 
 }  // namespace weft

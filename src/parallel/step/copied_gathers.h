@@ -1,7 +1,6 @@
 // Copied gathers: which gathers of a training step the copy engines of GPUs make, and the memory of a step's arena for
 // them.
 #pragma once
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -9,21 +8,15 @@
 
 namespace weft {
 
-// Returns the axes of the mesh over which a step gathers weights by copy engines if NCCL can (options.gather): with
-// fsdp full on GPUs, the axes that shard parameters. With kAuto only those with a bucket of kLeastCopied bytes. `plans`
-// may be null.
+// Returns the axes of the mesh over which a step gathers weights by copy engines: with kCopy and fsdp full on GPUs, the
+// axes that shard parameters. `plans` may be null.
 std::vector<int> CopiedAxes(const StepOptions& options, const StepPlans* plans, DeviceKind device);
 
 // Returns an error if the options ask for copies (kCopy) and a step has no gathers for them.
 absl::Status CheckGather(const StepOptions& options, const StepPlans* plans, DeviceKind device);
 
-// The arena that the programs of a step share.
-struct StepArena {
-  BufferPtr memory;
-  std::string note;  // why gathers do not go by copy engines though kAuto would have them; "" otherwise
-};
-// Allocates it, for copied gathers if there are any. Collective over the mesh if the device is a GPU. With kCopy throws
-// Error, on all ranks, if gathers cannot be copied.
-StepArena AllocateArena(const TrainingStep& step, const StepPlans& plans, const Runtime& runtime);
+// Allocates the arena that the programs of a step share, for copied gathers if there are any. Collective over the mesh
+// if the device is a GPU. With kCopy throws Error, on all ranks, if gathers cannot be copied.
+BufferPtr AllocateArena(const TrainingStep& step, const StepPlans& plans, const Runtime& runtime);
 
 }  // namespace weft

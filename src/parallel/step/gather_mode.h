@@ -5,7 +5,6 @@
 namespace weft {
 
 enum class GatherMode : uint8_t {
-  kAuto,     // kCopy if NCCL can and a block's weights are large, else kKernels
   kKernels,  // by kernels of NCCL
   kCopy,     // by the GPUs' copy engines, which take no multiprocessor
 };

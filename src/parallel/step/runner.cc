@@ -75,11 +75,7 @@ class Runner final : public StepRunner {
     FunctionOptions shared{.executor = kind,
                            .traps_nan = TrapsNan(state, step.options()),
                            .prints = step.options().print_ops && runtime.context->rank() == 0};
-    if (plans) {
-      StepArena arena = AllocateArena(step, *plans, runtime);
-      shared.arena = std::move(arena.memory);
-      note_ = std::move(arena.note);
-    }
+    if (plans) shared.arena = AllocateArena(step, *plans, runtime);
     auto make = [&](const Program& program, Plan* plan) {
       FunctionOptions options = shared;
       if (plan) options.plan = std::move(*plan);
@@ -119,7 +115,6 @@ class Runner final : public StepRunner {
     return {eval_scalars_.Read(0), eval_scalars_.Read(1)};
   }
   size_t arena_bytes() const override { return arena_bytes_; }
-  const std::string& note() const override { return note_; }
 
   void StartProfile(int64_t steps) override {
     if (!step_->executable()) return;
@@ -135,7 +130,6 @@ class Runner final : public StepRunner {
   DeviceRuntime& device_;
   int micro_steps_;
   size_t arena_bytes_ = 0;
-  std::string note_;
   std::unique_ptr<Function> step_, accumulate_, eval_;
   std::array<Scalars, kInFlight> scalars_{Scalars(device_), Scalars(device_)};
   Scalars eval_scalars_{device_};

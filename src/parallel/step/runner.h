@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "weft/core/compile/run_profile.h"
 #include "weft/parallel/program/function.h"
@@ -37,8 +36,6 @@ class StepRunner {
   // the same result.
   virtual std::pair<double, double> Eval() = 0;
   virtual size_t arena_bytes() const { return 0; }
-  // Returns a note for the user about how the step runs, the same on all ranks, or "".
-  virtual const std::string& note() const = 0;
 
   // Times the programs of the steps that are issued from now on, at most `steps` steps, until TakeProfile. Does nothing
   // unless the executor is kCompiled, because others replay no plans.

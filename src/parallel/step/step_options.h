@@ -22,9 +22,9 @@ struct StepOptions {
   LossScaleOptions loss_scale{};
   RecomputeOptions recompute{};  // of executor compiled
   uint64_t seed = 0;
-  GatherMode gather = GatherMode::kAuto;  // of executor compiled
-  bool print_ops = false;                 // executor interpret prints every op that it runs (on rank 0)
-  bool check = false;                     // throw Error if a collective would be inserted that no reshard asks for
+  GatherMode gather = GatherMode::kKernels;  // of executor compiled
+  bool print_ops = false;                    // executor interpret prints every op that it runs (on rank 0)
+  bool check = false;                        // throw Error if a collective would be inserted that no reshard asks for
   // The kernels of the device that runs the step. Ops without a kernel become their compositions.
   const KernelTable* kernels = nullptr;
 

@@ -120,7 +120,7 @@ struct ParallelConfig {
   FsdpMode fsdp = FsdpMode::kNone;
   RegatherMode regather = RegatherMode::kAuto;
   OverlapMode overlap = OverlapMode::kAuto;
-  GatherMode gather = GatherMode::kAuto;
+  GatherMode gather = GatherMode::kKernels;
   CheckMode check = CheckMode::kNone;
 };
 

@@ -31,7 +31,7 @@ struct EnumNames;
 WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
 WEFT_ENUM_NAMES(RegatherMode, "auto", "always", "never");
 WEFT_ENUM_NAMES(OverlapMode, "auto", "never", "always", "fill", "halves");
-WEFT_ENUM_NAMES(GatherMode, "auto", "kernels", "copy");
+WEFT_ENUM_NAMES(GatherMode, "kernels", "copy");
 WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
 WEFT_ENUM_NAMES(WireMode, "reduce", "bf16");
 WEFT_ENUM_NAMES(TrainObjective, "next", "masked", "pairs");
@@ -228,7 +228,7 @@ const std::vector<Field>& Fields() {
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: gradients and moments; full: the parameters too")},
       {KEY(parallel.regather, "with fsdp full, whether the backward pass gathers weights again; auto: on a GPU only if it lacks the memory to keep them")},
       {KEY(parallel.overlap, "whether collectives run at the same time as kernels; fill: gradients of weights are computed while others wait; halves: so is the other half of the batch; auto: always on GPUs and on CPUs of several hosts")},
-      {KEY(parallel.gather, "how weights that fsdp full shards are gathered on GPUs: by NCCL's kernels, or by copy engines, which leave the multiprocessors to the step's kernels; auto: copy if NCCL can and a block has 16 MiB or more")},
+      {KEY(parallel.gather, "how weights that fsdp full shards are gathered on GPUs: by NCCL's kernels, or by copy engines, which leave the multiprocessors to the step's kernels")},
       {KEY(parallel.check, "explicit: refuse a model or plan that leaves a collective to be inserted")},
 
       {KEY(precision.compute, "type of activations and products; f16 trains with a loss scale")},

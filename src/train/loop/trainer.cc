@@ -105,7 +105,6 @@ absl::Status Trainer::RunFrom(RunStart found) {
   if (absl::Status s = p.start.SetState(config_, p.state, step_, runtime_, mesh_.World(), notices_); !s.ok()) return s;
   p.slots->StartAt(p.start.position());
   p.runner = MakeRunner(executor, p.state, step_, runtime_, std::move(plans));
-  if (!p.runner->note().empty()) notices_.Say(p.runner->note());
   Mfu mfu(step_.model(), config_.model.context, config_.precision.compute, runtime_.memory().name(),
           context_.world_size());
   absl::StatusOr<RunReporter> reporter =

@@ -88,14 +88,13 @@ const NcclCopies::Window* NcclCopies::WindowOf(const Collective& call) const {
 
 bool NcclCopies::Takes(Issued issued) const {
   const Window* window = issued.empty() ? nullptr : WindowOf(issued.front()->call);
-  size_t bytes = 0, staged = 0;
+  size_t staged = 0;
   for (const auto& one : issued) {
     const Collective& call = one->call;
     if (!window || call.op != CollectiveOp::kAllGather || WindowOf(call) != window) return false;
-    bytes += InputBytesOf(call) * size_t(size_);
     if (!IsIn(*window, call.in, InputBytesOf(call))) staged += StagedBytes(InputBytesOf(call));
   }
-  return window && bytes >= window->least && staged <= kStaging;
+  return window && staged <= kStaging;
 }
 
 // Gathers of a bucket stay apart, because each has its own meeting of the ranks in any case. In a stream they run in

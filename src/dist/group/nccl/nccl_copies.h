@@ -29,13 +29,11 @@ class NcclCopies {
   using Issued = std::span<const std::shared_ptr<const IssuedCall>>;
   static constexpr size_t kStaging = kNcclStaging;
 
-  // `bytes` of `data` for operands, and kStaging bytes at `staging`. All of it is registered. Buckets with fewer than
-  // `least` bytes of output are left to kernels.
+  // `bytes` of `data` for operands, and kStaging bytes at `staging`. All of it is registered.
   struct Window {
     char* data = nullptr;
     size_t bytes = 0;
     char* staging = nullptr;
-    size_t least = 0;
     nccl::MemoryWindow* handle = nullptr;
   };
 

@@ -62,8 +62,7 @@ absl::Status WindowMemory::Allocate(size_t bytes) try {
 
 absl::Status WindowMemory::Register(std::shared_ptr<NcclCopies> copies, const WindowRequest& request, size_t index) {
   char* staging = data_ + WindowOffset(request.bytes, index);
-  absl::Status status = copies->Register(
-      data_, bytes_, {.data = data_, .bytes = request.bytes, .staging = staging, .least = request.least});
+  absl::Status status = copies->Register(data_, bytes_, {.data = data_, .bytes = request.bytes, .staging = staging});
   if (status.ok()) copies_.push_back(std::move(copies));
   return status;
 }

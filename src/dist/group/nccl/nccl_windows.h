@@ -12,7 +12,6 @@ namespace weft {
 struct WindowRequest {
   std::span<const int> axes;  // of the mesh, over which gathers go by copy engines
   size_t bytes = 0;           // of memory
-  size_t least = 0;           // gathers issued together that give fewer bytes are left to kernels
   uint64_t layout = 0;        // a hash of the offsets of all gathers in the memory
 };
 
