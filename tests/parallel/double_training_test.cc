@@ -39,6 +39,7 @@ Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed, const GroupMake
     RegisterCollectives(rank.context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     test::RegisterDoubleKernels(rank.context);
     DeviceMesh mesh(rank.context, rank.groups, MeshOf(layout), rank.groups.kinds());
+    mesh.set_overlap(layout.overlap);
     CollectiveFault fault("delay", delay_us);
     if (delay_us) {
       mesh.set_call_filter([&](const ProcessGroup& group, Collective& call) { return fault.Change(group, call); });
@@ -92,6 +93,26 @@ TEST(DoubleTraining, GivesTheCpusBitsThroughNccl) {
 // time during the backward pass.
 TEST(DoubleTraining, GivesTheCpusBitsThroughNcclWithAWire) {
   ExpectBitsThroughNccl({DType::kBF16, DType::kF32, DType::kF32, DType::kBF16}, 60);
+}
+
+// All ways to overlap give the bits of the same way on the CPU, where host_overlap_test shows them to be right, even if
+// collectives are late.
+TEST(DoubleTraining, AllWaysToOverlapGiveTheCpusBitsThroughNccl) {
+  uint64_t seed = 200;
+  for (OverlapMode overlap : {OverlapMode::kNever, OverlapMode::kFill, OverlapMode::kHalves})
+    for (Layout layout : test::ShareOf(testing_::StreamLayouts())) {
+      if (layout.executor != ExecutorKind::kCompiled || MeshOf(layout).num_ranks() == 1) continue;
+      layout.overlap = overlap;
+      Job job{.model = testing_::TinyLlama(), .precision = {DType::kF32, DType::kF32, DType::kF32}, .steps = 4};
+      SCOPED_TRACE(testing_::Describe(layout));
+      RunResult want = testing_::Train(job, layout);
+      Ran got = TrainOnDoubles(job, layout, seed, test::NcclGroups, seed % 2 ? 100 : 0);
+      seed++;
+      EXPECT_EQ(got.result.losses, want.losses);
+      EXPECT_EQ(got.result.norms, want.norms);
+      EXPECT_EQ(got.result.counts, want.counts);
+      EXPECT_EQ(got.beside > 0, overlap != OverlapMode::kNever);
+    }
 }
 
 // Copy engines gather weights that fsdp full shards, with HSDP too, and leave all windows and their memory as they

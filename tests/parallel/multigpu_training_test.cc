@@ -29,6 +29,10 @@ std::vector<Layout> LayoutsOf(int ranks) {
           layouts.push_back({.dp = dp, .tp = tp, .sequence_parallel = sp, .fsdp = fsdp, .micro_batch = sp ? 1 : 0});
   }
   if (ranks == 4) layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2});
+  for (OverlapMode overlap : {OverlapMode::kNever, OverlapMode::kFill, OverlapMode::kHalves}) {
+    layouts.push_back({.dp = ranks, .fsdp = Fsdp::kFull, .overlap = overlap});
+    layouts.push_back({.dp = 1, .tp = ranks, .sequence_parallel = true, .overlap = overlap});
+  }
   for (ExecutorKind executor : {ExecutorKind::kInterpret, ExecutorKind::kEager})
     layouts.push_back({.dp = ranks, .fsdp = Fsdp::kFull, .micro_batch = 1, .executor = executor});
   return layouts;
@@ -46,6 +50,7 @@ TEST_P(MultiGpu, LossesAreOneRanksOfTheCpu) {
       RunResult want = Train(job, {.micro_batch = layout.micro_batch});
       layout.device = kGpu;
       DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
+      mesh.set_overlap(layout.overlap);
       RunResult got = RunOnRank(job, layout, world.context, mesh);
       std::string what = Describe(layout) + " " + Name(dtype);
       ASSERT_EQ(got.losses.size(), want.losses.size());
@@ -70,6 +75,7 @@ TEST_P(MultiGpu, GradientsMayCrossInBf16) {
     RunResult want = Train(job, layout);
     layout.device = kGpu;
     DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
+    mesh.set_overlap(layout.overlap);
     RunResult got = RunOnRank(job, layout, world.context, mesh);
     std::string what = Describe(layout);
     ASSERT_EQ(got.losses.size(), want.losses.size());

@@ -70,13 +70,28 @@ inline Optimizer WithDefaults(std::string_view name) {
   return {rule, rule->defaults};
 }
 
+inline const char* Describe(OverlapMode overlap) {
+  switch (overlap) {
+    case OverlapMode::kAuto:
+      return "";
+    case OverlapMode::kNever:
+      return "_never";
+    case OverlapMode::kAlways:
+      return "_always";
+    case OverlapMode::kFill:
+      return "_fill";
+    case OverlapMode::kHalves:
+      return "_halves";
+  }
+  Fail("an overlap mode without a name");
+}
 inline std::string Describe(const Layout& l) {
-  return fmt::format("{}dp{}_tp{}{}{}{}_{}", l.replicate > 1 ? fmt::format("replicate{}_", l.replicate) : "", l.dp,
+  return fmt::format("{}dp{}_tp{}{}{}{}{}_{}", l.replicate > 1 ? fmt::format("replicate{}_", l.replicate) : "", l.dp,
                      l.tp, l.sequence_parallel ? "_sp" : "",
                      l.fsdp == Fsdp::kFull        ? l.regather ? "_full" : "_kept"
                      : l.fsdp == Fsdp::kGradients ? "_gradients"
                                                   : "",
-                     l.micro_batch ? fmt::format("_mb{}", l.micro_batch) : "",
+                     l.micro_batch ? fmt::format("_mb{}", l.micro_batch) : "", Describe(l.overlap),
                      l.executor == ExecutorKind::kCompiled ? "compiled"
                      : l.executor == ExecutorKind::kEager  ? "eager"
                                                            : "interpret");
@@ -215,6 +230,7 @@ inline void OnMesh(const Layout& layout, const std::function<void(Context&, Devi
     // The ranks share one GPU.
     StagedGroupFactory staged(groups, *StreamsOf(context.device(layout.device)));
     DeviceMesh mesh(context, staged, MeshOf(layout), staged.kinds());
+    mesh.set_overlap(layout.overlap);
     fn(context, mesh);
   });
 }
