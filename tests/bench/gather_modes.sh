@@ -7,8 +7,9 @@
 #   tests/bench/gather_modes.sh --dry [ROW [GPUS]]              prints the commands
 #
 # Prints a JSON line and a row of a table for each: the median step of each way (the mean of its two runs), what copies save of
-# it, and the memory of a GPU by the program's count and by nvidia-smi's, which has the communicators too. Two rows take less than four minutes on two GPUs. OUT=FOLDER gets the output of the runs. LIMIT_S (default
-# 230) is the time limit of a call in seconds; a row that it cuts off has no line.
+# it, and the memory of a GPU by the program's count and by nvidia-smi's, which has the communicators too. Two rows take less than
+# four minutes on two GPUs. OUT=FOLDER gets the output of the runs. LIMIT_S (default 230) is the time limit of a call in seconds;
+# a row that it cuts off has no line.
 set -euo pipefail
 usage() {
   sed -n '2,13s/^# \{0,1\}//p' "$0" >&2

@@ -83,7 +83,7 @@ Meetings& TheMeetings() {
   return meetings;
 }
 
-// What the windows of all ranks are and were.
+// The windows of all ranks, and counts of earlier ones.
 struct Windows {
   std::mutex mutex;
   struct Memory {

@@ -80,7 +80,7 @@ for name in step accumulate eval; do
 done
 WEFT_DUMP=$dir/text.txt/dump plan 1 "$dir/text.txt/dump" configs/gpt2-tiny.yaml
 
-# What a search needs, and a file that is no file of rates.
+# Missing words of a search, and a file without rates.
 tiny=configs/gpt2-tiny.yaml
 plan 2 "weft plan: --search needs devices=N" --search $tiny rates=no
 plan 2 "weft plan: --search needs rates=FILE, which weft bench rates config=CONFIG --json makes" --search $tiny devices=2

@@ -14,7 +14,7 @@
 namespace weft {
 
 // The program of some batches: their nodes, with a leaf for each operand, so that no batch needs another's results.
-// What a batch writes in place it writes in place here too, and operands with repeated elements keep their strides.
+// A batch writes in place here if it does in the plan. Operands with repeated elements keep their strides.
 class BatchProgram {
  public:
   // The steps of a batch, which run `copies` times one after the other.

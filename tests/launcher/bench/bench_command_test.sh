@@ -46,7 +46,7 @@ for kind in collective gemm sdpa encoder step dispatch copy; do
     cat "$dir/out" >> "$dir/all.jsonl"
   done
 done
-# What weft plan predicts a step from, on the mesh of the ranks and, with meshes=all, on others.
+# The rates for weft plan, of the mesh of the ranks and, with meshes=all, of other meshes.
 rates=(config=configs/gpt2-tiny.yaml model.layers=1 model.context=16 train.global_batch=4 device=cpu threads=1 seconds=0.001)
 for ranks in 1 2; do
   run 0 "" bench rates "${rates[@]}" ranks=$ranks mesh.dp=-1 meshes=all --json

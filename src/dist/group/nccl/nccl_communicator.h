@@ -12,7 +12,7 @@ namespace weft {
 
 class NcclCommunicator {
  public:
-  // What makes its calls. An abort ends kernels. Nothing ends copy engines that wait for a rank.
+  // The hardware that makes the calls. An abort ends kernels, but not copy engines that wait for a rank.
   enum class Engine : uint8_t { kKernels, kCopies };
 
   NcclCommunicator(std::shared_ptr<const NcclLibrary> library, nccl::Communicator* comm,
