@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "double/kernels_double.h"
@@ -26,14 +27,22 @@ struct Found {
 };
 Found* found = nullptr;
 
-// `keys` is the number of keys if the operand is lengths, and otherwise 0.
-void Inspect(const TensorView& view, size_t i, bool is_lse, int64_t keys) {
+// Returns what all elements of an operand of integers must be. The last query sees all keys that its rules allow.
+int64_t IntegerOf(const KernelCall& call, size_t i) {
+  SdpaOperands at(*call.attrs, cuda::IsSdpaGrad(call) ? 6 : 3);
+  int64_t queries = call.in[0].dim(1).extent, keys = call.in[1].dim(1).extent;
+  if (i == size_t(at.lengths)) return keys;
+  if (i == size_t(at.offsets)) return std::max<int64_t>(keys - queries, 0) - call.attrs->IntOr("causal_offset", 0);
+  return 0;
+}
+
+void Inspect(const TensorView& view, size_t i, bool is_lse, int64_t integer) {
   ValueRange range = RangeOf(view);
   std::string what = fmt::format("operand {} of {}: {} to {}", i, Name(view.dtype), range.low, range.high);
   found->Expect(!range.has_nan, what + ", and NaN");
   if (view.dtype == DType::kI64)
-    return found->Expect(range.low == double(keys) && range.high == double(keys),
-                         what + ", expected " + fmt::to_string(keys));
+    return found->Expect(range.low == double(integer) && range.high == double(integer),
+                         what + ", expected " + fmt::to_string(integer));
   if (view.dtype == DType::kBool) return found->Expect(range.low == 1 && range.high == 1, what + ", expected true");
   if (is_lse) return found->Expect(range.low == range.high && range.low >= 0, what + ", expected one value");
   bool few = view.NumElements() < 32;  // that may all be in one half of the range
@@ -47,9 +56,7 @@ void InspectAll(const KernelCall& call) {
   device.Post([kept = std::make_shared<KeptCall>(call, device)] {
     found->runs++;
     bool grad = cuda::IsSdpaGrad(kept->call);
-    auto lengths = size_t(SdpaOperands(*kept->call.attrs, grad ? 6 : 3).lengths);
-    for (size_t i = 0; i < kept->in.size(); i++)
-      Inspect(kept->in[i], i, grad && i == 4, i == lengths ? kept->in[1].dim(1).extent : 0);
+    for (size_t i = 0; i < kept->in.size(); i++) Inspect(kept->in[i], i, grad && i == 4, IntegerOf(kept->call, i));
     for (const TensorView& view : kept->out)
       std::memset(view.data, 0xff, size_t(view.CapacityElements()) * SizeOf(view.dtype));
     found->Expect(kept->call.workspace_bytes >= kWorkspace, "too small a workspace");

@@ -31,7 +31,9 @@ class Trial {
     for (std::vector<TensorView>* views : {&in_, &out_})
       for (TensorView& view : *views) view.data = Hold(BytesOf(view));
     for (size_t i = 0; i < in_.size(); i++) Fill(in_[i], IsSdpaGrad(call) && i == kLse);
-    if (int at = SdpaOperands(*call.attrs, IsSdpaGrad(call) ? 6 : 3).lengths; at >= 0) FillLengths(in_[size_t(at)]);
+    SdpaOperands at(*call.attrs, IsSdpaGrad(call) ? 6 : 3);
+    if (at.lengths >= 0) FillEach(in_[size_t(at.lengths)], in_[1].dim(1).global);
+    if (at.offsets >= 0) FillEach(in_[size_t(at.offsets)], OffsetOfLastKeys());
     call_.in = in_, call_.out = out_;
     call_.workspace_bytes = workspace_bytes;
     call_.workspace = Hold(workspace_bytes);
@@ -60,11 +62,16 @@ class Trial {
       Repeat(values.data(), sizeof(values), view);
     });
   }
-  // All keys are seen.
-  void FillLengths(const TensorView& view) {
-    std::vector<int64_t> lengths(size_t(view.CapacityElements()), in_[1].dim(1).offset + in_[1].dim(1).extent);
-    device_.Copy(view.data, lengths.data(), BytesOf(view));
-    device_.Synchronize();  // before `lengths` is released
+  // The last query stands at the last key, so a causal mask hides no more than it must. At offset 0 the query of a text
+  // that is being generated would see one key, however long the text is.
+  int64_t OffsetOfLastKeys() const {
+    int64_t before = std::max<int64_t>(in_[1].dim(1).global - in_[0].dim(1).global, 0);
+    return before - call_.attrs->IntOr("causal_offset", 0);
+  }
+  void FillEach(const TensorView& view, int64_t value) {
+    std::vector<int64_t> values(size_t(view.CapacityElements()), value);
+    device_.Copy(view.data, values.data(), BytesOf(view));
+    device_.Synchronize();  // before `values` is released
   }
   // Fills the view's storage with copies of the bytes. Each copy doubles what is there.
   void Repeat(const void* bytes, size_t count, const TensorView& view) {
