@@ -85,8 +85,7 @@ void AddOptions(const Chooser& choose, const Sizes& mesh, std::vector<Candidate>
   if (mesh.replicate > 1) fsdp = {"gradients", "full"};
   Words sequence = mesh.tp > 1 ? Words{"false", "true"} : Words{"false"};
   // auto is always on a GPU, and never on the CPU.
-  Words overlap{"auto"};
-  if (several) overlap = on_gpu ? Words{"auto", "never", "fill"} : Words{"auto", "always", "fill", "halves"};
+  Words overlap = several ? Words{"auto", on_gpu ? "never" : "always", "fill", "halves"} : Words{"auto"};
   for (const std::string& f : choose.Values("parallel.fsdp", fsdp))
     for (const std::string& s : choose.Values("parallel.sequence_parallel", sequence))
       for (const std::string& o : choose.Values("parallel.overlap", overlap)) {

@@ -2,11 +2,17 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
 #include <map>
+#include <memory>
+#include <random>
 
 #include "harness.h"
 #include "reference/loops.h"
+#include "scoped_environment.h"
 #include "share.h"
+#include "train/temp_folder.h"
+#include "weft/core/runtime/streams.h"
 
 namespace weft::test {
 namespace {
@@ -326,6 +332,35 @@ TEST(EinsumOfFewRows, HaveBitsOfTheirOwn) {
           for (int64_t i = 0; i < few.y.count(); i++) ASSERT_EQ(few.y.Get(i), all.y.Get(i)) << rows << " rows, " << i;
         }
       }
+}
+
+// A collective in another stream ends only when another rank issues it, and that rank may wait for the file of
+// algorithms. So work in all streams is done before a product is timed.
+TEST(EinsumOnAGpu, IsTimedWhileNoStreamIsBusy) {
+  if (KindUnderTest() != DeviceKind::kCuda) GTEST_SKIP() << "needs a GPU: WEFT_TEST_DEVICE=cuda";
+  testing_::TempFolder cache;
+  ScopedEnvironment folder("XDG_CACHE_HOME", cache.Path().c_str()), timed("WEFT_TUNE", nullptr);
+  std::unique_ptr<Context> context = NewContext(1);
+  StreamedDevice* device = StreamsOf(context->device(DeviceKind::kCuda));
+  ASSERT_TRUE(device);
+  Rng rng(65);
+  std::uniform_real_distribution<> uniform(-1, 1);
+  Box a(DType::kBF16, {512, 512}), b(DType::kBF16, {512, 512}), y(DType::kBF16, {512, 512});
+  for (int64_t i = 0; i < a.count(); i++) a.Set(i, uniform(rng)), b.Set(i, uniform(rng));
+  DeviceStorage storage(*device);
+  Job job{{{"eq", "mk,kn->mn"}}, {&a, &b}, {&y}};
+  PlacedJob placed(Op::kEinsum, job, *context, storage);
+  device->Synchronize();
+  auto beside = device->NewStream();
+  auto progress = device->NewProgress();
+  {
+    StreamScope scope(*device, beside.get());
+    for (int i = 0; i < 50; i++) progress->Linger(std::chrono::milliseconds(20));  // half a second in the mean
+    progress->Add(1, 1);
+  }
+  context->kernels(DeviceKind::kCuda).Row(Op::kEinsum).run(placed.call);
+  EXPECT_EQ(progress->ended(), 1u);
+  placed.Finish(storage);
 }
 
 }  // namespace

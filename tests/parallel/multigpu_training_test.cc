@@ -29,7 +29,7 @@ std::vector<Layout> LayoutsOf(int ranks) {
           layouts.push_back({.dp = dp, .tp = tp, .sequence_parallel = sp, .fsdp = fsdp, .micro_batch = sp ? 1 : 0});
   }
   if (ranks == 4) layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2});
-  for (OverlapMode overlap : {OverlapMode::kNever, OverlapMode::kFill}) {
+  for (OverlapMode overlap : {OverlapMode::kNever, OverlapMode::kFill, OverlapMode::kHalves}) {
     layouts.push_back({.dp = ranks, .fsdp = Fsdp::kFull, .overlap = overlap});
     layouts.push_back({.dp = 1, .tp = ranks, .sequence_parallel = true, .overlap = overlap});
   }

@@ -85,16 +85,7 @@ absl::Status Trainer::CheckMemoryFor(const std::optional<StepPlans>& plans) {
   return {status.code(), std::string(status.message()) + "; parallel.regather=always keeps no gathered weights"};
 }
 
-// On two GPUs the first step in halves did not end (tests/bench/results.md), and the cause is not known.
-absl::Status Trainer::CheckOverlap() const {
-  if (config_.parallel.overlap != OverlapMode::kHalves || runtime_.device == DeviceKind::kCpu) return absl::OkStatus();
-  return absl::UnimplementedError(PlaceOf(config_, "parallel.overlap") +
-                                  "expected a value that works on GPUs, got halves, which works on CPUs only; give "
-                                  "auto or fill");
-}
-
 absl::Status Trainer::RunFrom(RunStart found) {
-  if (absl::Status s = CheckOverlap(); !s.ok()) return s;
   ExecutorKind executor = ExecutorOf(config_);
   std::optional<StepPlans> plans;
   if (executor == ExecutorKind::kCompiled) plans = step_.Compile(runtime_);

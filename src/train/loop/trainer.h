@@ -43,7 +43,6 @@ class Trainer {
 
  private:
   struct Parts;
-  absl::Status CheckOverlap() const;
   absl::Status CheckMemoryFor(const std::optional<StepPlans>& plans);
   absl::Status RunFrom(RunStart found);
   StartRecord Started(const RunStart& start, const StepRunner& runner) const;

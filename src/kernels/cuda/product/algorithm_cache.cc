@@ -172,8 +172,9 @@ bool AlgorithmCache::Recall(Entry& entry, const ProductKey& key, const Memory& m
 
 void AlgorithmCache::Tune(Entry& entry, const Product& p, const ProductKey& key, const Guesses& guesses,
                           Memory memory) {
-  // Synchronizes before it takes the lock, because work in the stream may wait for a rank that waits for the lock.
-  WEFT_CUDA(cudaStreamSynchronize(stream_));
+  // Waits for the work of all streams before it takes the lock: a collective may wait for a rank that waits for the
+  // lock, and while a collective runs the library may wait for it when it loads a kernel.
+  WEFT_CUDA(cudaDeviceSynchronize());
   AlgorithmFile::Lock lock(file_);
   known_ = file_.Read();
   if (Recall(entry, key, memory)) return;  // another rank has just timed it
