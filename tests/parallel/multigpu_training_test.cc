@@ -124,7 +124,8 @@ Gathered TrainWithGathers(const Job& job, Layout layout, GatherMode mode) {
   return got;
 }
 
-// Gathers move bytes only. Gradients are sent as bf16, so that NCCL sums none of them. The first two steps are issued
+// Gathers move bytes only. Gradients are sent as bf16, so that NCCL sums none of them, and it sums activations in the
+// same order on both sides. The first two steps are issued
 // at once and the rest are replayed. tests/multigpu.sh reads NCCL's log of this test.
 TEST(MultiGpuCopies, CopiedGathersGiveTheBitsOfKernels) {
   setenv("WEFT_TUNE", "0", 1);  // choices by timing could differ between runs
@@ -133,6 +134,7 @@ TEST(MultiGpuCopies, CopiedGathersGiveTheBitsOfKernels) {
   for (int64_t micro : {0, 1})
     for (bool regather : {true, false})
       layouts.push_back({.dp = ranks, .fsdp = Fsdp::kFull, .micro_batch = micro, .regather = regather});
+  layouts.push_back({.tp = ranks, .sequence_parallel = true});
   if (ranks == 4) {
     layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull, .replicate = 2});
     layouts.push_back({.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull});

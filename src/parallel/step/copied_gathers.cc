@@ -11,8 +11,10 @@
 namespace weft {
 namespace {
 
+// Only the arena is mapped into other ranks. With fsdp gradients weights are gathered into entries.
 bool Gathers(const Step& step, int axis) {
-  return step.node->op == Op::kAllGather && step.node->attrs.Int("axis") == axis;
+  return step.node->op == Op::kAllGather && step.node->attrs.Int("axis") == axis &&
+         step.out[0].place.kind == Place::kArena;
 }
 
 bool Gathers(const Plan& plan, int axis) {
@@ -54,10 +56,9 @@ absl::StatusOr<BufferPtr> ForCopies(const StepPlans& plans, const Runtime& runti
 
 std::vector<int> CopiedAxes(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
   std::vector<int> axes;
-  if (!plans || device == DeviceKind::kCpu || options.gather != GatherMode::kCopy || options.model.fsdp != Fsdp::kFull)
-    return axes;
+  if (!plans || device == DeviceKind::kCpu || options.gather != GatherMode::kCopy) return axes;
   for (int axis = 0; axis < options.model.mesh.num_axes(); axis++) {
-    if (!HasRole(options.model.mesh, axis, &MeshAxis::shards_parameters)) continue;
+    if (options.model.mesh.sizes[size_t(axis)] == 1) continue;
     std::vector<const Plan*> all = All(*plans);
     if (std::any_of(all.begin(), all.end(), [axis](const Plan* plan) { return Gathers(*plan, axis); }))
       axes.push_back(axis);
@@ -68,8 +69,8 @@ std::vector<int> CopiedAxes(const StepOptions& options, const StepPlans* plans, 
 absl::Status CheckGather(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
   if (options.gather != GatherMode::kCopy || !CopiedAxes(options, plans, device).empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      fmt::format("expected weights that fsdp full gathers over several GPUs, as copy asks for, got {}; give "
-                  "kernels",
+      fmt::format("expected gathers over several GPUs, as copy asks for, of weights by fsdp full or of activations by "
+                  "sequence_parallel, got {}; give kernels",
                   device == DeviceKind::kCpu ? "device cpu" : "a step without such gathers"));
 }
 

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Returns the axes of the mesh over which a step gathers weights by copy engines: with kCopy and fsdp full on GPUs, the
-// axes that shard parameters. `plans` may be null.
+// Returns the axes of the mesh over which a step gathers by copy engines: with kCopy on GPUs, those over which it
+// gathers weights or activations into its arena. `plans` may be null.
 std::vector<int> CopiedAxes(const StepOptions& options, const StepPlans* plans, DeviceKind device);
 
 // Returns an error if the options ask for copies (kCopy) and a step has no gathers for them.

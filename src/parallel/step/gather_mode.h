@@ -1,4 +1,4 @@
-// GatherMode: how weights are gathered that fsdp full shards over GPUs (copied_gathers.h).
+// GatherMode: how a step gathers weights and activations over GPUs (copied_gathers.h).
 #pragma once
 #include <cstdint>
 

@@ -228,7 +228,7 @@ const std::vector<Field>& Fields() {
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: gradients and moments; full: the parameters too")},
       {KEY(parallel.regather, "with fsdp full, whether the backward pass gathers weights again; auto: on a GPU only if it lacks the memory to keep them")},
       {KEY(parallel.overlap, "whether collectives run at the same time as kernels; fill: gradients of weights are computed while others wait; halves: so is the other half of the batch; auto: always on GPUs and on CPUs of several hosts")},
-      {KEY(parallel.gather, "how weights that fsdp full shards are gathered on GPUs: by NCCL's kernels, or by copy engines, which leave the multiprocessors to the step's kernels")},
+      {KEY(parallel.gather, "how GPUs gather weights that fsdp full shards, and activations: by NCCL's kernels, or by copy engines, which leave the multiprocessors to the step's kernels")},
       {KEY(parallel.check, "explicit: refuse a model or plan that leaves a collective to be inserted")},
 
       {KEY(precision.compute, "type of activations and products; f16 trains with a loss scale")},

@@ -48,8 +48,6 @@ constexpr Rule kRules[] = {
     {"parallel.overlap", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
      "only executor compiled overlaps; give compiled"},
     {"parallel.gather", IsOneRank, "the mesh has one rank, which gathers nothing; give more ranks"},
-    {"parallel.gather", [](const Config& c) { return c.parallel.fsdp != FsdpMode::kFull; },
-     "parallel.fsdp is not full, so that weights are not gathered; give full"},
     {"parallel.gather", [](const Config& c) { return c.device == DeviceChoice::kCpu; }, "device is cpu; give cuda"},
     {"parallel.gather", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
      "only executor compiled has copied gathers; give compiled"},
