@@ -7,7 +7,7 @@
 
 #include "double/device_double.h"
 #include "weft/core/base/error.h"
-#include "weft/dist/group/nccl/nccl_group.h"
+#include "weft/dist/group/nccl/nccl_factory.h"
 
 namespace weft::test {
 

@@ -4,89 +4,20 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
-#include <numeric>
 #include <utility>
 
-#include "weft/dist/net/rank_list.h"
 #include "weft/dist/signals/hang_guard.h"
 
 namespace weft {
-namespace {
-
-using nccl::Type;
-
-// Returns NCCL's element type. NCCL has none for bools, which are bytes of 0 and 1.
-Type TypeOf(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return Type::kF64;
-    case DType::kF32:
-      return Type::kF32;
-    case DType::kBF16:
-      return Type::kBF16;
-    case DType::kF16:
-      return Type::kF16;
-    case DType::kI64:
-      return Type::kI64;
-    case DType::kI32:
-      return Type::kI32;
-    case DType::kU8:
-    case DType::kBool:
-      return Type::kU8;
-  }
-  Fail("a dtype that NCCL's groups do not know");
-}
-
-nccl::Reduction ReductionOf(const Collective& call) {
-  if (call.reduce == ReduceOp::kMin) return nccl::Reduction::kMin;
-  bool max = call.reduce == ReduceOp::kMax || call.dtype == DType::kBool;  // a sum of bools is "or"
-  return max ? nccl::Reduction::kMax : nccl::Reduction::kSum;
-}
-
-size_t BytesOf(const Collective& call, int64_t count) { return size_t(count) * SizeOf(call.dtype); }
-
-// The bytes that this rank sends to and receives from each rank in an exchange.
-struct Pieces {
-  std::vector<size_t> sends, receives;
-};
-
-Pieces PiecesOf(const Collective& c, int ranks, int me) {
-  Pieces pieces{std::vector<size_t>(size_t(ranks)), std::vector<size_t>(size_t(ranks))};
-  for (size_t r = 0; r < size_t(ranks); r++) {
-    if (c.op == CollectiveOp::kAllToAll) pieces.sends[r] = pieces.receives[r] = BytesOf(c, c.count);
-    if (c.op == CollectiveOp::kAllToAllV) pieces.sends[r] = BytesOf(c, c.send_counts[r]);
-    if (c.op == CollectiveOp::kAllGatherV) pieces.sends[r] = BytesOf(c, c.count);
-    if (c.op == CollectiveOp::kAllToAllV || c.op == CollectiveOp::kAllGatherV)
-      pieces.receives[r] = BytesOf(c, c.recv_counts[r]);
-  }
-  if (c.op == CollectiveOp::kShift) {
-    pieces.sends[size_t((me + c.peer) % ranks)] = BytesOf(c, c.count);
-    pieces.receives[size_t((me - c.peer + ranks) % ranks)] = BytesOf(c, c.count);
-  }
-  return pieces;
-}
-
-// In a gather all ranks get the same piece of the input. In an exchange or shift each rank has a piece of its own.
-void CopyOwn(const Collective& c, const Pieces& pieces, int me, StreamedDevice& device) {
-  auto before = [me](const std::vector<size_t>& bytes) {
-    return std::accumulate(bytes.begin(), bytes.begin() + me, size_t{0});
-  };
-  auto* in = static_cast<const char*>(c.in) + (c.op == CollectiveOp::kAllGatherV ? 0 : before(pieces.sends));
-  device.Copy(static_cast<char*>(c.out) + before(pieces.receives), in, pieces.receives[size_t(me)]);
-}
-
-}  // namespace
 
 NcclGroup::NcclGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device,
-                     std::shared_ptr<NcclCommunicator> comm, std::shared_ptr<ReplayWatch> replays, bool one_host)
+                     std::shared_ptr<NcclCommunicator> comm, std::shared_ptr<ReplayWatch> replays, std::string host)
     : StreamedGroup(std::move(name), rank, std::move(ranks), device),
       comm_(std::move(comm)),
-      one_host_(one_host),
-      word_(device.Allocate(sizeof(float))),
+      host_(std::move(host)),
+      calls_(comm_, device, this->rank(), size()),
       replays_(std::move(replays)),
       watch_(device, [this] { return Fault(); }) {
-  Zero(word_->data(), sizeof(float));
   if (comm_) track_.emplace(replays_, static_cast<ReplayedGroup&>(*this));
 }
 
@@ -131,9 +62,6 @@ HangGuard NcclGroup::Guard(const std::string& call) const {
 
 absl::Status NcclGroup::MayCopy() const {
   if (!comm_) return absl::FailedPreconditionError(fmt::format("group \"{}\" has one rank", name()));
-  if (!one_host_)
-    return absl::FailedPreconditionError(
-        fmt::format("the ranks of group \"{}\" are on several hosts, and copy engines reach one host only", name()));
   return comm_->library().HasWindows();
 }
 
@@ -242,8 +170,8 @@ void NcclGroup::SetReason(const std::string& reason) {
 
 void NcclGroup::Execute(const Collective& call, uint64_t, Deadline deadline) {
   CheckAborted();
-  if (size() == 1) return Alone(call);
-  Call(Connects(call), deadline, [&] { Put(call); });
+  if (size() == 1) return calls_.Put(call);
+  Call(Connects(call), deadline, [&] { calls_.Put(call); });
 }
 
 void NcclGroup::PutAll(Issued issued, Deadline deadline) {
@@ -258,7 +186,7 @@ void NcclGroup::PutByKernels(Issued issued, Deadline deadline) {
   if (issued.size() == 1) return Execute(issued.front()->call, issued.front()->sequence, deadline);
   CheckAborted();
   if (size() == 1) {
-    for (const auto& call : issued) Alone(call->call);
+    for (const auto& call : issued) calls_.Put(call->call);
     return;
   }
   bool connects = false;
@@ -268,7 +196,7 @@ void NcclGroup::PutByKernels(Issued issued, Deadline deadline) {
     nccl.Check(nccl.GroupStart(), "ncclGroupStart", comm_->get());
     std::exception_ptr error;
     try {
-      for (const auto& call : issued) Put(call->call);
+      for (const auto& call : issued) calls_.Put(call->call);
     } catch (...) {
       error = std::current_exception();
     }
@@ -279,7 +207,7 @@ void NcclGroup::PutByKernels(Issued issued, Deadline deadline) {
 }
 
 bool NcclGroup::Connects(const Collective& call) {
-  auto size = int(std::bit_width(uint64_t(BytesOf(call, call.count))));
+  auto size = int(std::bit_width(uint64_t(call.count) * SizeOf(call.dtype)));
   return connected_.emplace(call.op, call.peer, size).second;
 }
 
@@ -293,142 +221,6 @@ void NcclGroup::Call(bool connects, Deadline deadline, absl::FunctionRef<void()>
     guard.emplace(fmt::format("rank {}", ranks()[size_t(rank())]),
                   fmt::format("NCCL, which connects group \"{}\"", name()), left);
   put();
-}
-
-void NcclGroup::Put(const Collective& call) {
-  switch (call.op) {
-    case CollectiveOp::kAllReduce:
-    case CollectiveOp::kReduceScatter:
-    case CollectiveOp::kReduce:
-    case CollectiveOp::kBarrier:
-      return Reduce(call);
-    case CollectiveOp::kAllGather:
-    case CollectiveOp::kBroadcast:
-    case CollectiveOp::kSend:
-    case CollectiveOp::kRecv:
-      return Move(call);
-    case CollectiveOp::kAllToAll:
-    case CollectiveOp::kAllToAllV:
-    case CollectiveOp::kAllGatherV:
-    case CollectiveOp::kShift:
-      return Exchange(call);
-  }
-}
-
-// In a group of one rank the result of every call is its input.
-void NcclGroup::Alone(const Collective& call) {
-  if (call.in != call.out) device().Copy(call.out, call.in, size_t(OutputBytes(call, 1, 0)));
-}
-
-void NcclGroup::Reduce(const Collective& c) {
-  const NcclLibrary& nccl = comm_->library();
-  nccl::Communicator* comm = comm_->get();
-  nccl::Stream stream = device().Handle();
-  auto count = size_t(c.count);
-  Type type = TypeOf(c.dtype);
-  nccl::Reduction op = ReductionOf(c);
-  nccl::Result result = nccl::Result::kSuccess;
-  if (c.op == CollectiveOp::kAllReduce)
-    result = nccl.AllReduce(c.in, c.out, count, type, op, comm, stream);
-  else if (c.op == CollectiveOp::kReduceScatter)
-    result = nccl.ReduceScatter(c.in, c.out, count, type, op, comm, stream);
-  else if (c.op == CollectiveOp::kReduce)
-    result = nccl.Reduce(c.in, c.out, count, type, op, c.peer, comm, stream);
-  else
-    result = nccl.AllReduce(word_->data(), word_->data(), 1, Type::kF32, nccl::Reduction::kMax, comm, stream);
-  nccl.Check(result, Name(c.op), comm);
-}
-
-void NcclGroup::Move(const Collective& c) {
-  const NcclLibrary& nccl = comm_->library();
-  nccl::Communicator* comm = comm_->get();
-  nccl::Stream stream = device().Handle();
-  size_t bytes = BytesOf(c, c.count);
-  nccl::Result result = nccl::Result::kSuccess;
-  if (c.op == CollectiveOp::kAllGather)
-    result = nccl.AllGather(c.in, c.out, bytes, Type::kU8, comm, stream);
-  else if (c.op == CollectiveOp::kBroadcast)
-    result = nccl.Broadcast(c.in, c.out, bytes, Type::kU8, c.peer, comm, stream);
-  else if (c.op == CollectiveOp::kSend)
-    result = nccl.Send(c.in, bytes, Type::kU8, c.peer, comm, stream);
-  else
-    result = nccl.Recv(c.out, bytes, Type::kU8, c.peer, comm, stream);
-  nccl.Check(result, Name(c.op), comm);
-}
-
-// Moves all pieces in one NCCL group call. A rank's piece for itself is a copy.
-void NcclGroup::Exchange(const Collective& c) {
-  const NcclLibrary& nccl = comm_->library();
-  nccl::Communicator* comm = comm_->get();
-  nccl::Stream stream = device().Handle();
-  Pieces pieces = PiecesOf(c, size(), rank());
-  auto* in = static_cast<const char*>(c.in);
-  auto* out = static_cast<char*>(c.out);
-  size_t sent = 0, received = 0;
-  nccl::Result first = nccl.GroupStart();
-  auto call = [&first](nccl::Result result) {
-    if (first == nccl::Result::kSuccess) first = result;
-  };
-  for (int r = 0; r < size(); r++) {
-    size_t send = pieces.sends[size_t(r)], receive = pieces.receives[size_t(r)];
-    if (r != rank() && send) call(nccl.Send(in + sent, send, Type::kU8, r, comm, stream));
-    if (r != rank() && receive) call(nccl.Recv(out + received, receive, Type::kU8, r, comm, stream));
-    if (c.op != CollectiveOp::kAllGatherV) sent += send;
-    received += receive;
-  }
-  call(nccl.GroupEnd());  // always called, otherwise later calls would never run
-  nccl.Check(first, Name(c.op), comm);
-  CopyOwn(c, pieces, rank(), device());
-}
-
-// The most multiprocessors that a group's calls use. The kernels of a few groups, which wait for other ranks in no
-// fixed order, must all fit on a GPU at once (core/compile/overlap.h).
-constexpr int kMostCtas = 32;
-
-// Connects all ranks. Rank 0 makes the id with which they find each other.
-void NcclGroupFactory::Meet() {
-  nccl::UniqueId id{};
-  if (bootstrap_.rank() == 0) library_->Check(library_->GetUniqueId(&id), "NCCL: a name for the ranks' meeting");
-  std::string name = bootstrap_.AllGather({id.bytes, bootstrap_.rank() == 0 ? sizeof(id.bytes) : 0}).front();
-  std::memcpy(id.bytes, name.data(), std::min(name.size(), sizeof(id.bytes)));
-  nccl::Config config;
-  config.max_ctas = kMostCtas;
-  nccl::Communicator* comm = nullptr;
-  HangGuard guard(fmt::format("rank {}", bootstrap_.rank()), "ncclCommInitRankConfig", bootstrap_.timeout());
-  library_->Check(library_->CommInitRankConfig(&comm, bootstrap_.world_size(), id, bootstrap_.rank(), &config),
-                  fmt::format("NCCL cannot connect the {} ranks", bootstrap_.world_size()));
-  world_ = std::make_shared<NcclCommunicator>(library_, comm);
-  hosts_ = bootstrap_.AllGather(bootstrap_.host());
-}
-
-std::shared_ptr<NcclCommunicator> NcclGroupFactory::Split(const std::string& name, const std::vector<int>& ranks,
-                                                          int rank) {
-  nccl::Config config;
-  config.max_ctas = kMostCtas;
-  config.split_share = 0;  // calls of communicators with shared resources would wait for each other
-  nccl::Communicator* comm = nullptr;
-  int color = ranks.size() > 1 ? *std::min_element(ranks.begin(), ranks.end()) : nccl::kNoColor;
-  HangGuard guard(fmt::format("rank {}", bootstrap_.rank()), "ncclCommSplit", bootstrap_.timeout());
-  library_->Check(library_->CommSplit(world_->get(), color, rank, &comm, &config),
-                  fmt::format("group \"{}\": NCCL cannot connect ranks {}", name, RankList(ranks)), world_->get());
-  return comm ? std::make_shared<NcclCommunicator>(library_, comm) : nullptr;
-}
-
-std::unique_ptr<ProcessGroup> NcclGroupFactory::Make(const std::string& name, const std::vector<int>& ranks,
-                                                     DeviceKind kind) {
-  WEFT_CHECK(kind == device_.device().kind, fmt::format("group \"{}\": NCCL moves {} tensors only, not {}", name,
-                                                        Name(device_.device().kind), Name(kind)));
-  auto it = std::find(ranks.begin(), ranks.end(), bootstrap_.rank());
-  WEFT_CHECK(it != ranks.end(),
-             fmt::format("group \"{}\": rank {} asks for a group that it is not in", name, bootstrap_.rank()));
-  auto rank = int(it - ranks.begin());
-  if (!world_) Meet();
-  // The first group of all ranks reuses the communicator of the rendezvous.
-  bool whole = int(ranks.size()) == bootstrap_.world_size() && std::is_sorted(ranks.begin(), ranks.end());
-  bool take = whole && !std::exchange(world_taken_, world_taken_ || whole);
-  bool one_host = std::ranges::all_of(ranks, [&](int r) { return hosts_[size_t(r)] == bootstrap_.host(); });
-  return std::make_unique<NcclGroup>(name, rank, ranks, device_, take ? world_ : Split(name, ranks, rank), replays_,
-                                     one_host);
 }
 
 }  // namespace weft

@@ -16,14 +16,13 @@
 
 #include "absl/functional/function_ref.h"
 #include "weft/core/runtime/streams.h"
-#include "weft/dist/group/group_factory.h"
+#include "weft/dist/group/nccl/nccl_calls.h"
 #include "weft/dist/group/nccl/nccl_communicator.h"
 #include "weft/dist/group/nccl/nccl_copies.h"
 #include "weft/dist/group/stream/replay_watch.h"
 #include "weft/dist/group/stream/stream_watch.h"
 #include "weft/dist/group/stream/streamed_group.h"
 #include "weft/dist/signals/hang_guard.h"
-#include "weft/dist/start/bootstrap.h"
 
 namespace weft {
 
@@ -33,9 +32,9 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   using Connection = std::tuple<CollectiveOp, int, int>;  // op, peer, binary logarithm of the bytes
 
  public:
-  // `comm` is null for a group of one rank. `one_host`: all ranks are on one host.
+  // `comm` is null for a group of one rank. `host` is the name of this rank's host.
   NcclGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device,
-            std::shared_ptr<NcclCommunicator> comm, std::shared_ptr<ReplayWatch> replays, bool one_host);
+            std::shared_ptr<NcclCommunicator> comm, std::shared_ptr<ReplayWatch> replays, std::string host);
   ~NcclGroup() override;
   void Abort(const std::string& reason) override;
 
@@ -47,6 +46,7 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   // Those gathers go by copy engines whose operands are in its windows. Null before ConnectCopies.
   std::shared_ptr<NcclCopies> copies() const;
   StreamedDevice& streams() const { return device(); }
+  const std::string& host() const { return host_; }
   // Ends the process if `call`, which waits for the other ranks without a deadline, does not return.
   HangGuard Guard(const std::string& call) const;
 
@@ -80,47 +80,17 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   void ReplayFailed(const Collective& call, uint64_t sequence, std::exception_ptr error) override;
   void EndReplays(const std::string& reason) override { Abort(reason); }
 
-  void Put(const Collective& call);
-  void Alone(const Collective& call);
-  void Reduce(const Collective& call);
-  void Move(const Collective& call);
-  void Exchange(const Collective& call);
-
   std::shared_ptr<NcclCommunicator> comm_;
-  bool one_host_;
+  std::string host_;
+  NcclCalls calls_;
   mutable std::mutex copies_mutex_;
   std::shared_ptr<NcclCopies> copies_;
   std::mutex reason_mutex_;
   std::string reason_;              // why it was aborted
   std::set<Connection> connected_;  // made by earlier calls
-  BufferPtr word_;                  // the element that a barrier reduces
   std::shared_ptr<ReplayWatch> replays_;
   StreamWatch watch_;                        // near the end, because its thread uses the other members
   std::optional<ReplayWatch::Track> track_;  // last, as watch_; only in a group of several ranks
-};
-
-// Makes NCCL groups for one device kind. The first Make connects all ranks, and the groups are split from that
-// communicator. Bootstrap and device must outlive the factory and the groups.
-class NcclGroupFactory final : public GroupFactory {
- public:
-  NcclGroupFactory(std::shared_ptr<const NcclLibrary> library, Bootstrap& bootstrap, StreamedDevice& device)
-      : library_(std::move(library)),
-        bootstrap_(bootstrap),
-        device_(device),
-        replays_(std::make_shared<ReplayWatch>(device)) {}
-  std::unique_ptr<ProcessGroup> Make(const std::string& name, const std::vector<int>& ranks, DeviceKind kind) override;
-
- private:
-  std::shared_ptr<NcclCommunicator> Split(const std::string& name, const std::vector<int>& ranks, int rank);
-  void Meet();
-
-  std::shared_ptr<const NcclLibrary> library_;
-  Bootstrap& bootstrap_;
-  StreamedDevice& device_;
-  std::shared_ptr<ReplayWatch> replays_;
-  std::shared_ptr<NcclCommunicator> world_;
-  std::vector<std::string> hosts_;  // of all ranks
-  bool world_taken_ = false;        // a group uses world_
 };
 
 }  // namespace weft

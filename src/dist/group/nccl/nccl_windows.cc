@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <vector>
@@ -110,6 +111,17 @@ absl::Status CheckLayout(DeviceMesh& mesh, const WindowRequest& request) {
   return absl::OkStatus();
 }
 
+// Copy engines reach the memory of one host.
+absl::Status CheckHosts(DeviceMesh& mesh, const WindowRequest& request, const std::vector<NcclGroup*>& groups) {
+  for (size_t i = 0; i < groups.size(); i++) {
+    std::vector<std::string> hosts = GatherBytes(mesh.Group(request.axes[i]), groups[i]->host());
+    if (std::ranges::any_of(hosts, [&](const std::string& host) { return host != hosts[0]; }))
+      return absl::FailedPreconditionError(fmt::format(
+          "the ranks of group \"{}\" are on several hosts, and copy engines reach one host only", groups[i]->name()));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<NcclGroup*>> GroupsOf(DeviceMesh& mesh, const WindowRequest& request) {
   std::vector<NcclGroup*> groups;
   for (int axis : request.axes) {
@@ -131,6 +143,7 @@ absl::StatusOr<BufferPtr> AllocateWindows(DeviceMesh& mesh, const WindowRequest&
   if (absl::Status status = FirstFault(world, CheckLayout(mesh, request)); !status.ok()) return status;
   absl::StatusOr<std::vector<NcclGroup*>> groups = GroupsOf(mesh, request);
   if (absl::Status status = FirstFault(world, groups.status()); !status.ok()) return status;
+  if (absl::Status status = FirstFault(world, CheckHosts(mesh, request, *groups)); !status.ok()) return status;
   auto agree = [&](absl::FunctionRef<absl::Status(NcclGroup&)> step) {
     for (NcclGroup* group : *groups)
       if (absl::Status status = FirstFault(world, step(*group)); !status.ok()) return status;

@@ -2,7 +2,7 @@
 
 #include "weft/dist/group/gloo/gloo_group.h"
 #include "weft/dist/group/local/local_group.h"
-#include "weft/dist/group/nccl/nccl_group.h"
+#include "weft/dist/group/nccl/nccl_factory.h"
 
 namespace weft {
 

@@ -1,0 +1,31 @@
+// NcclCalls: makes collectives by a communicator of NCCL, in the device's current stream.
+#pragma once
+#include <memory>
+
+#include "weft/core/runtime/streams.h"
+#include "weft/dist/group/collective.h"
+#include "weft/dist/group/nccl/nccl_communicator.h"
+
+namespace weft {
+
+class NcclCalls {
+ public:
+  // `comm` is null if there is one rank, whose calls are copies. `rank` is this rank's number among `size`. The device
+  // must outlive this object.
+  NcclCalls(std::shared_ptr<NcclCommunicator> comm, StreamedDevice& device, int rank, int size);
+
+  // Puts the call into the current stream. Throws Error if NCCL refuses it.
+  void Put(const Collective& call) const;
+
+ private:
+  void Reduce(const Collective& call) const;
+  void Move(const Collective& call) const;
+  void Exchange(const Collective& call) const;
+
+  std::shared_ptr<NcclCommunicator> comm_;
+  StreamedDevice& device_;
+  int rank_, size_;
+  BufferPtr word_;  // the element that a barrier reduces
+};
+
+}  // namespace weft
