@@ -16,36 +16,15 @@ namespace {
 constexpr size_t kAligned = 256;
 size_t Rounded(size_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
 
-// Returns how many values an integer operand of the node may have, from 0 on. Other operands than these get zeros,
-// except lengths of sequences, which get whole ones.
-int64_t BoundIn(const Node& node, const Var& operand) {
-  auto shape_of = [&](size_t i) { return node.inputs[i].shape(); };
-  switch (node.op) {
-    case Op::kEmbedding:
-      return shape_of(0)[0];
-    case Op::kEmbeddingGrad:
-      return node.outputs[0].shape[0];
-    case Op::kCrossEntropy:
-    case Op::kCrossEntropyGrad:
-      return shape_of(0).back();
-    case Op::kSdpa:
-    case Op::kSdpaGrad:
-      return operand.rank() == 1 ? -(shape_of(1)[1]) : 1;  // below 0: all have this value
-    default:
-      return 1;
-  }
-}
-
 // Elementwise ops that reuse the storage of an operand write as many bytes elsewhere. But an op that changes a part of
 // its operand, or adds to it, would copy all of it.
 bool WritesInPlace(const Step& step, size_t output) {
   const Place& to = step.out[output].place;
   if (to.kind == Place::kEntry) return true;
-  Op op = step.node->op;
-  bool changes = op == Op::kDynamicUpdate || op == Op::kScatter || op == Op::kEinsum || op == Op::kLinear;
-  return changes && std::any_of(step.in.begin(), step.in.end(), [&](const PlannedView& in) {
-           return in.place.kind == to.kind && in.place.offset == to.offset;
-         });
+  const OpRecord& record = Record(step.node->op);
+  return (record.part >= 0 || record.accumulates) &&
+         std::any_of(step.in.begin(), step.in.end(),
+                     [&](const PlannedView& in) { return in.place.kind == to.kind && in.place.offset == to.offset; });
 }
 
 }  // namespace
@@ -80,9 +59,9 @@ BatchProgram::BatchProgram(const Plan& plan, const std::vector<Run>& runs, const
       operand_bytes_ += Rounded(BytesOf(leaf->outputs[0]));
 }
 
-int64_t BatchProgram::BoundOf(const std::string& entry) const {
-  auto it = bounds_.find(entry);
-  return it == bounds_.end() ? 1 : it->second;
+IntegerRange BatchProgram::IntegersOf(const std::string& entry) const {
+  auto it = integers_.find(entry);
+  return it == integers_.end() ? IntegerRange{} : it->second;
 }
 
 Var BatchProgram::LeafOf(const Var& value, const std::string& name) {
@@ -119,11 +98,12 @@ Var BatchProgram::Cloned(const Var& value) {
 void BatchProgram::Add(const Plan& plan, size_t index, bool keep) {
   const Step& step = plan.steps[index];
   auto node = std::make_shared<Node>(*step.node);
-  for (Var& in : node->inputs) {
-    Var operand = in;
-    in = Cloned(operand);
-    if (in.node().op == Op::kLeaf && !IsFloating(in.dtype()))
-      bounds_[in.node().attrs.Text("name")] = BoundIn(*step.node, operand);
+  auto integers = Record(node->op).integers;
+  for (size_t i = 0; i < node->inputs.size(); i++) {
+    Var& in = node->inputs[i];
+    in = Cloned(in);
+    if (integers && in.node().op == Op::kLeaf && !IsFloating(in.dtype()))
+      integers_[in.node().attrs.Text("name")] = integers(*step.node, int(i));
   }
   AddWrites(step, node);
   node->id = int64_t(program_.graph.nodes.size());
@@ -160,16 +140,15 @@ void Operands::FillRandomly(void* data, size_t bytes) {
     runtime_.memory().Copy(static_cast<char*>(data) + at, random_.data(), std::min(random_.bytes(), bytes - at));
 }
 
-// Returns random integers from 0 to bound - 1, or, with a negative bound, all of them its opposite.
-Tensor Operands::Integers(const ValueInfo& info, int64_t bound) {
-  Tensor& made = integers_[fmt::format("{} {} {}", Name(info.dtype), ToString(info.shape), bound)];
+Tensor Operands::Integers(const ValueInfo& info, IntegerRange range) {
+  Tensor& made = integers_[fmt::format("{} {} {} {}", Name(info.dtype), ToString(info.shape), range.least, range.most)];
   if (made.defined()) return made;
   Tensor host = Tensor::Zeros(info.dtype, info.shape);
   Dispatch(info.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (int64_t i = 0; i < host.num_elements(); i++) {
       uint32_t bits = Philox(7, 0, uint64_t(i))[0];
-      host.as<T>()[i] = T(float(bound < 0 ? -bound : int64_t(bits) % bound));
+      host.as<T>()[i] = T(float(range.least + int64_t(bits) % (range.most - range.least + 1)));
     }
   });
   return made = host.To(runtime_.memory());
@@ -179,7 +158,7 @@ std::unique_ptr<Executable> Operands::Bind(const BatchProgram& program) {
   size_t offset = 0;
   auto bind = [&](const std::string& name, const ValueInfo& info) {
     if (!IsFloating(info.dtype)) {
-      Tensor integers = Integers(info, program.BoundOf(name));
+      Tensor integers = Integers(info, program.IntegersOf(name));
       return program.Writes(name) ? integers.Clone() : integers;
     }
     if (program.Writes(name)) {

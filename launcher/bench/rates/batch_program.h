@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "weft/core/compile/executable.h"
+#include "weft/core/ir/record.h"
 
 namespace weft {
 
@@ -33,8 +34,8 @@ class BatchProgram {
   size_t operand_bytes() const { return operand_bytes_; }
   // Whether an entry is written, so that it needs memory of its own.
   bool Writes(const std::string& entry) const { return written_.contains(entry); }
-  // Returns one more than the largest valid value of an entry of integers, for example of token ids.
-  int64_t BoundOf(const std::string& entry) const;
+  // Returns the values that an entry of integers may have, for example of token ids.
+  IntegerRange IntegersOf(const std::string& entry) const;
 
  private:
   Var Cloned(const Var& value);
@@ -46,7 +47,7 @@ class BatchProgram {
   std::map<const Node*, bool> made_;  // the steps of the plan
   std::map<std::pair<const Node*, int>, Var> leaves_;
   std::map<const Node*, std::shared_ptr<Node>> views_;
-  std::map<std::string, int64_t> bounds_;
+  std::map<std::string, IntegerRange> integers_;
   std::map<std::string, bool> written_;
   LocalProgram program_;
   Plan plan_;
@@ -67,7 +68,7 @@ class Operands {
   std::unique_ptr<Executable> Bind(const BatchProgram& program);
 
  private:
-  Tensor Integers(const ValueInfo& info, int64_t bound);
+  Tensor Integers(const ValueInfo& info, IntegerRange range);  // random
   void FillRandomly(void* data, size_t bytes);
 
   Runtime runtime_;

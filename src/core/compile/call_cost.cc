@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "weft/core/ir/product_flops.h"
+#include "weft/core/ir/record.h"
 
 namespace weft {
 namespace {
@@ -16,16 +17,10 @@ int64_t DistinctElements(const TensorView& view) {
   return n;
 }
 
-// Whether the op reads at most as much of its first operand as it writes.
-bool ReadsPart(Op op) {
-  return op == Op::kSlice || op == Op::kLocalSlice || op == Op::kEmbedding || op == Op::kGather ||
-         op == Op::kDynamicSlice;
-}
-
 // Returns which operand holds the elements that the op writes if it runs in place, or -1: all of the result is written.
-int WrittenInPlace(Op op, const KernelCall& call) {
-  int operand = op == Op::kDynamicUpdate ? 1 : op == Op::kScatter ? 2 : -1;
-  return operand > 0 && call.out[0].data && call.out[0].data == call.in[0].data ? operand : -1;
+int WrittenInPlace(const OpRecord& record, const KernelCall& call) {
+  bool in_place = record.part >= 0 && call.out[0].data && call.out[0].data == call.in[0].data;
+  return in_place ? record.part : -1;
 }
 
 }  // namespace
@@ -39,7 +34,8 @@ CallCost& CallCost::operator+=(const CallCost& other) {
 CallCost CostOf(const Node& node, const KernelCall& call) {
   CallCost cost;
   int64_t written = 0;
-  if (int operand = WrittenInPlace(node.op, call); operand > 0) {
+  const OpRecord& record = Record(node.op);
+  if (int operand = WrittenInPlace(record, call); operand > 0) {
     for (size_t i = 1; i < call.in.size(); i++)
       cost.bytes += DistinctElements(call.in[i]) * int64_t(SizeOf(call.in[i].dtype));
     cost.bytes += call.in[size_t(operand)].NumElements() * int64_t(SizeOf(call.in[0].dtype));
@@ -51,7 +47,7 @@ CallCost CostOf(const Node& node, const KernelCall& call) {
   }
   for (size_t i = 0; i < call.in.size(); i++) {
     int64_t read = DistinctElements(call.in[i]);
-    if (i == 0 && ReadsPart(node.op)) read = std::min(read, written);
+    if (i == 0 && record.reads_part) read = std::min(read, written);
     cost.bytes += read * int64_t(SizeOf(call.in[i].dtype));
   }
   cost.flops = ProductFlops(node, [&](size_t i, size_t d) { return call.in[i].dim(int(d)).extent; });

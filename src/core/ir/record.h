@@ -91,6 +91,11 @@ struct BlockRule {
   Attrs (*attrs)(const Node& node, int64_t first_row);  // attributes of the op on the block that begins there
 };
 
+// The integers that an operand has in a run: from `least` to `most`.
+struct IntegerRange {
+  int64_t least = 0, most = 0;
+};
+
 struct OpRecord {
   Op op = Op::kCount;
   void (*infer)(Node& node) = nullptr;     // fills node.outputs; throws Error for bad operands
@@ -102,6 +107,11 @@ struct OpRecord {
   bool generator = false;                           // created in the placement that each consumer wants
   const BlockRule* blocks = nullptr;                // null: the composition is formed at once
   int products = 0;                                 // number of matrix products over all labels, for FLOPs
+  // The integers of an operand, for kernels that are timed on operands of their own. Null: zeros.
+  IntegerRange (*integers)(const Node& node, int operand) = nullptr;
+  bool reads_part = false;   // of operand 0, and no more than it writes
+  int part = -1;             // the operand that replaces a part of operand 0, whose other elements stay; -1: none
+  bool accumulates = false;  // it may add its products to an operand
 };
 
 using OpTable = std::array<OpRecord, size_t(kNumOps)>;

@@ -39,6 +39,7 @@ void RegisterCollective(OpTable& t) {
       .op = Op::k##Name, .infer = Infer, .grad = NoGrad, .dims = SameLabels, .samples = NoSamples};
   WEFT_COLLECTIVE_OPS(WEFT_RECORD)
 #undef WEFT_RECORD
+  t[size_t(Op::kLocalSlice)].reads_part = true;
 }
 
 }  // namespace weft

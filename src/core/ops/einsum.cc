@@ -95,8 +95,13 @@ std::vector<Sample> Samples(Op) {
 Var Einsum(std::string eq, Var a, Var b, Loc loc) { return EmitOne(Op::kEinsum, {{"eq", std::move(eq)}}, {a, b}, loc); }
 
 void RegisterEinsum(OpTable& t) {
-  t[size_t(Op::kEinsum)] = {
-      .op = Op::kEinsum, .infer = Infer, .grad = Grad, .dims = EinsumDims, .samples = Samples, .products = 1};
+  t[size_t(Op::kEinsum)] = {.op = Op::kEinsum,
+                            .infer = Infer,
+                            .grad = Grad,
+                            .dims = EinsumDims,
+                            .samples = Samples,
+                            .products = 1,
+                            .accumulates = true};
 }
 
 }  // namespace weft

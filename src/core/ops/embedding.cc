@@ -55,19 +55,30 @@ std::vector<Sample> SamplesGrad(Op) {
           {{{{6}, Domain::kIds, 8}, {{6, 3}}, {{8, 3}, Domain::kShapeOnly}}, {{"wide", 1}}}};
 }
 
+IntegerRange Ids(const Node& node, int) {
+  const Shape& table = node.op == Op::kEmbedding ? node.inputs[0].shape() : node.outputs[0].shape;
+  return {0, table[0] - 1};
+}
+
 }  // namespace
 
 Var Embedding(Var table, Var ids, Loc loc) { return EmitOne(Op::kEmbedding, {}, {table, ids}, loc); }
 
 void RegisterEmbedding(OpTable& t) {
-  t[size_t(Op::kEmbedding)] = {
-      .op = Op::kEmbedding, .infer = Infer, .grad = Grad, .dims = ForwardDims, .samples = Samples};
+  t[size_t(Op::kEmbedding)] = {.op = Op::kEmbedding,
+                               .infer = Infer,
+                               .grad = Grad,
+                               .dims = ForwardDims,
+                               .samples = Samples,
+                               .integers = Ids,
+                               .reads_part = true};
   t[size_t(Op::kEmbeddingGrad)] = {.op = Op::kEmbeddingGrad,
                                    .infer = InferGrad,
                                    .grad = GradOfGrad,
                                    .dims = GradDims,
                                    .samples = SamplesGrad,
-                                   .shape_operand = 2};
+                                   .shape_operand = 2,
+                                   .integers = Ids};
 }
 
 }  // namespace weft

@@ -140,7 +140,8 @@ void RegisterFused(OpTable& t) {
                             .dims = LinearDims,
                             .fallback = LinearFallback,
                             .samples = LinearSamples,
-                            .products = 1};
+                            .products = 1,
+                            .accumulates = true};
   t[size_t(Op::kSwiGluGrad)] = {.op = Op::kSwiGluGrad,
                                 .infer = InferSwiGluGrad,
                                 .dims = SwiGluGradDims,

@@ -195,16 +195,32 @@ Var DynamicUpdate(Var x, Var update, Var start, int dim, Loc loc) {
 }
 
 void RegisterIndexing(OpTable& t) {
-  t[size_t(Op::kGather)] = {
-      .op = Op::kGather, .infer = InferGather, .grad = GradGather, .dims = GatherDims, .samples = Samples};
-  t[size_t(Op::kScatter)] = {
-      .op = Op::kScatter, .infer = InferScatter, .grad = GradScatter, .dims = ScatterDims, .samples = Samples};
+  t[size_t(Op::kGather)] = {.op = Op::kGather,
+                            .infer = InferGather,
+                            .grad = GradGather,
+                            .dims = GatherDims,
+                            .samples = Samples,
+                            .reads_part = true};
+  t[size_t(Op::kScatter)] = {.op = Op::kScatter,
+                             .infer = InferScatter,
+                             .grad = GradScatter,
+                             .dims = ScatterDims,
+                             .samples = Samples,
+                             .part = 2};
   t[size_t(Op::kScatterAdd)] = {
       .op = Op::kScatterAdd, .infer = InferScatter, .grad = GradScatterAdd, .dims = ScatterDims, .samples = Samples};
-  t[size_t(Op::kDynamicSlice)] = {
-      .op = Op::kDynamicSlice, .infer = InferSlice, .grad = GradSlice, .dims = SliceDims, .samples = SamplesSlice};
-  t[size_t(Op::kDynamicUpdate)] = {
-      .op = Op::kDynamicUpdate, .infer = InferUpdate, .grad = GradUpdate, .dims = UpdateDims, .samples = SamplesUpdate};
+  t[size_t(Op::kDynamicSlice)] = {.op = Op::kDynamicSlice,
+                                  .infer = InferSlice,
+                                  .grad = GradSlice,
+                                  .dims = SliceDims,
+                                  .samples = SamplesSlice,
+                                  .reads_part = true};
+  t[size_t(Op::kDynamicUpdate)] = {.op = Op::kDynamicUpdate,
+                                   .infer = InferUpdate,
+                                   .grad = GradUpdate,
+                                   .dims = UpdateDims,
+                                   .samples = SamplesUpdate,
+                                   .part = 1};
 }
 
 }  // namespace weft

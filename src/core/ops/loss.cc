@@ -28,6 +28,9 @@ void InferGrad(Node& node) {
   AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
 }
 
+IntegerRange Targets(const Node& node, int) { return {0, node.inputs[0].shape().back() - 1}; }
+IntegerRange LinearTargets(const Node& node, int) { return {0, node.inputs[1].shape()[0] - 1}; }
+
 Dims ForwardDims(const Node& node) {
   std::string rows = Letters(node.inputs[1].rank());
   return {.in = {rows + "z", rows}, .out = {rows, rows}, .whole = "z"};
@@ -199,21 +202,28 @@ void RegisterLoss(OpTable& t) {
                                   .grad = Grad,
                                   .dims = ForwardDims,
                                   .fallback = Fallback,
-                                  .samples = Samples};
-  t[size_t(Op::kCrossEntropyGrad)] = {
-      .op = Op::kCrossEntropyGrad, .infer = InferGrad, .dims = GradDims, .fallback = FallbackGrad, .samples = Samples};
+                                  .samples = Samples,
+                                  .integers = Targets};
+  t[size_t(Op::kCrossEntropyGrad)] = {.op = Op::kCrossEntropyGrad,
+                                      .infer = InferGrad,
+                                      .dims = GradDims,
+                                      .fallback = FallbackGrad,
+                                      .samples = Samples,
+                                      .integers = Targets};
   t[size_t(Op::kLinearCrossEntropy)] = {.op = Op::kLinearCrossEntropy,
                                         .infer = InferLinear,
                                         .dims = LinearForwardDims,
                                         .fallback = LinearFallback,
                                         .samples = LinearSamples,
-                                        .products = 1};
+                                        .products = 1,
+                                        .integers = LinearTargets};
   t[size_t(Op::kLinearCrossEntropyGrad)] = {.op = Op::kLinearCrossEntropyGrad,
                                             .infer = InferLinearGrad,
                                             .dims = LinearGradDims,
                                             .fallback = LinearFallbackGrad,
                                             .samples = LinearSamples,
-                                            .products = 3};
+                                            .products = 3,
+                                            .integers = LinearTargets};
 }
 
 }  // namespace weft

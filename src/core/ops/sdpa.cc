@@ -171,6 +171,12 @@ struct SampleCase {
   std::vector<SampleInput> further{};
   int64_t E = 4;
 };
+IntegerRange SdpaIntegers(const Node& node, int operand) {
+  SdpaOperands at(node.attrs, BaseInputs(node.op));
+  int64_t value = at.Integer(operand, node.attrs, node.inputs[0].shape()[1], node.inputs[1].shape()[1]);
+  return {value, value};
+}
+
 std::vector<Sample> SamplesSdpa(Op op) {
   auto attrs = [](bool causal, int64_t offset, std::initializer_list<Attrs::Item> more = {}) {
     Attrs all{{"causal", causal}, {"causal_offset", offset}, {"scale", 0.5}};
@@ -280,6 +286,13 @@ SdpaOperands::SdpaOperands(const Attrs& attrs, int first) : count(first) {
   take(attrs.Has("p"), random, 2);
 }
 
+// At offset 0 the query of a text that is being generated would see one key, however long the text is.
+int64_t SdpaOperands::Integer(int operand, const Attrs& attrs, int64_t queries, int64_t keys) const {
+  if (operand == lengths) return keys;
+  if (operand == offsets) return std::max<int64_t>(keys - queries, 0) - attrs.IntOr("causal_offset", 0);
+  return 0;
+}
+
 AttendMask IgnoreMask::Attend(Loc loc) const { return AttendMask(Not({var_, loc})); }
 
 Var Sdpa(Var q, Var k, Var v, const SdpaOptions& options, Loc loc) {
@@ -299,14 +312,16 @@ void RegisterSdpa(OpTable& t) {
                           .fallback = ComposeSdpa,
                           .samples = SamplesSdpa,
                           .blocks = &kBlocks,
-                          .products = 2};
+                          .products = 2,
+                          .integers = SdpaIntegers};
   t[size_t(Op::kSdpaGrad)] = {.op = Op::kSdpaGrad,
                               .infer = InferSdpaGrad,
                               .dims = SdpaGradDims,
                               .fallback = ComposeSdpaGrad,
                               .samples = SamplesSdpa,
                               .blocks = &kBlocks,
-                              .products = 5};
+                              .products = 5,
+                              .integers = SdpaIntegers};
 }
 
 }  // namespace weft

@@ -82,6 +82,9 @@ struct SdpaOperands {
   int mask = -1, bias = -1, sinks = -1, offsets = -1, lengths = -1, segments = -1, random = -1;
   int count = 0;  // of all operands
   SdpaOperands(const Attrs& attrs, int first);
+
+  // Returns the value of an operand's integers with which the last query sees all keys that the rules allow.
+  int64_t Integer(int operand, const Attrs& attrs, int64_t queries, int64_t keys) const;
 };
 
 }  // namespace weft

@@ -281,8 +281,12 @@ void RegisterStructural(OpTable& t) {
       .op = Op::kSplit, .infer = InferSplit, .grad = GradSplit, .dims = SplitDims, .samples = Samples};
   t[size_t(Op::kMerge)] = {
       .op = Op::kMerge, .infer = InferMerge, .grad = GradMerge, .dims = MergeDims, .samples = Samples};
-  t[size_t(Op::kSlice)] = {
-      .op = Op::kSlice, .infer = InferSlice, .grad = GradSlice, .dims = BlockedDims, .samples = Samples};
+  t[size_t(Op::kSlice)] = {.op = Op::kSlice,
+                           .infer = InferSlice,
+                           .grad = GradSlice,
+                           .dims = BlockedDims,
+                           .samples = Samples,
+                           .reads_part = true};
   t[size_t(Op::kPad)] = {.op = Op::kPad, .infer = InferPad, .grad = GradPad, .dims = BlockedDims, .samples = Samples};
   t[size_t(Op::kConcat)] = {
       .op = Op::kConcat, .infer = InferConcat, .grad = GradConcat, .dims = BlockedDims, .samples = Samples};

@@ -30,10 +30,8 @@ class Trial {
         call_(call) {
     for (std::vector<TensorView>* views : {&in_, &out_})
       for (TensorView& view : *views) view.data = Hold(BytesOf(view));
-    for (size_t i = 0; i < in_.size(); i++) Fill(in_[i], IsSdpaGrad(call) && i == kLse);
-    SdpaOperands at(*call.attrs, IsSdpaGrad(call) ? 6 : 3);
-    if (at.lengths >= 0) FillEach(in_[size_t(at.lengths)], in_[1].dim(1).global);
-    if (at.offsets >= 0) FillEach(in_[size_t(at.offsets)], OffsetOfLastKeys());
+    for (size_t i = 0; i < in_.size(); i++)
+      in_[i].dtype == DType::kI64 ? FillIntegers(i) : Fill(in_[i], IsSdpaGrad(call) && i == kLse);
     call_.in = in_, call_.out = out_;
     call_.workspace_bytes = workspace_bytes;
     call_.workspace = Hold(workspace_bytes);
@@ -49,7 +47,6 @@ class Trial {
 
   // Equal values would compute faster than those of a run, because they switch fewer transistors.
   void Fill(const TensorView& view, bool is_lse) {
-    if (view.dtype == DType::kI64) return device_.Fill(view.data, 0, BytesOf(view));
     if (view.dtype == DType::kBool) return device_.Fill(view.data, 1, BytesOf(view));
     // As if all scores were 0, so that probabilities stay below exp(1).
     double keys = std::log(double(std::max<int64_t>(in_[1].dim(1).extent, 1)));
@@ -62,13 +59,10 @@ class Trial {
       Repeat(values.data(), sizeof(values), view);
     });
   }
-  // The last query stands at the last key, so a causal mask hides no more than it must. At offset 0 the query of a text
-  // that is being generated would see one key, however long the text is.
-  int64_t OffsetOfLastKeys() const {
-    int64_t before = std::max<int64_t>(in_[1].dim(1).global - in_[0].dim(1).global, 0);
-    return before - call_.attrs->IntOr("causal_offset", 0);
-  }
-  void FillEach(const TensorView& view, int64_t value) {
+  void FillIntegers(size_t operand) {
+    SdpaOperands at(*call_.attrs, IsSdpaGrad(call_) ? 6 : 3);
+    int64_t value = at.Integer(int(operand), *call_.attrs, in_[0].dim(1).global, in_[1].dim(1).global);
+    const TensorView& view = in_[operand];
     std::vector<int64_t> values(size_t(view.CapacityElements()), value);
     device_.Copy(view.data, values.data(), BytesOf(view));
     device_.Synchronize();  // before `values` is released
