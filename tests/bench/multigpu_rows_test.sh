@@ -96,7 +96,7 @@ sleep 0.3
 {
   echo '{"event":"start","tokens_per_step":32768}'
   for ((i = 1; i <= steps; i++)); do
-    echo "{\"event\":\"step\",\"step\":$i,\"ms\":$((i > steps - 20 ? ms : 900)).0,\"peak_bytes\":$((60 << 30))}"
+    echo "{\"event\":\"step\",\"step\":$i,\"ms\":$((i > steps - 20 ? ms : 900)).0,\"loss\":5,\"peak_bytes\":$((60 << 30))}"
   done
 } > "$log"
 END
@@ -118,21 +118,23 @@ grep -qF "$row" "$dir/out" || fail "expected the row $row"
 for value in '"ratio": 1.08,' '"runs_ms": [120.0, 130.0]' '"runs_ms": [130.0, 140.0]' '"mhz_spread": 0.0104'; do
   grep -qF "$value" "$dir/out" || fail "expected $value"
 done
-# gather_modes.sh compares two ways of Weft, kernels, copy, copy and kernels after a load: 120, 130, 140 and 150 ms.
-for row in 1b_fsdp_4x4096 8b_fsdp_1x8192; do
-  planned 2 $(tests/bench/gather_modes.sh --dry $row | sed -nE '2s/.* weft train //p')
-  grep -q '^  communicators' "$dir/out" || fail "expected communicators in the plan of $row"
-done
+# modes.sh compares two ways of a row, kernels, copy, copy and kernels after a load: 120, 130, 140 and 150 ms.
+planned 2 configs/llama_8b.yaml mesh.dp=2 train.global_batch=2 precision.wire=bf16 parallel.gather=copy
+grep -q '^  communicators' "$dir/out" || fail "expected communicators in the plan"
 : > "$dir/order"
-ORDER=$dir/order PATH=$dir/fakes:$PATH OUT=$dir/runs COMMIT=abc \
-  tests/bench/gather_modes.sh "$dir/archive.tar.gz" 8b_fsdp_1x8192 2 > "$dir/out" 2> "$dir/err" || fail "expected a row of gathers"
+ORDER=$dir/order PATH=$dir/fakes:$PATH OUT=$dir/modes COMMIT=abc GPUS=2 LOAD=20 STEPS=30 \
+  tests/bench/modes.sh "$dir/archive.tar.gz" parallel.gather "kernels copy" 8b_fsdp_1x8192 > "$dir/out" 2> "$dir/err" ||
+  fail "expected a row of each way"
 [ "$(xargs < "$dir/order")" = "weft weft weft weft weft" ] || fail "expected five runs, got $(xargs < "$dir/order")"
-row='abc | 8b_fsdp_1x8192 | 2 | 135.0 | 135.0 | +0.0 | 1.000 | 60.0 | 97.7 | 1440 MHz, 650 W | 60.0 | 97.7 | 1440 MHz, 650 W |'
-grep -qF "$row" "$dir/out" || fail "expected the row $row"
-grep -qF '"runs_ms": {"kernels": [120.0, 150.0], "copy": [130.0, 140.0]}' "$dir/out" || fail "expected the runs of each way"
+for row in '| kernels | 135.00 | 242,726 | 1.000 | 60.00 | 5, 5 | 1440 MHz, 650 W | 97.7 |' '| copy | 135.00 | 242,726 | 1.000 |'; do
+  grep -qF "$row" "$dir/out" || fail "expected the row $row"
+done
+for runs in '"value": "kernels", "ms": 135.0, "runs_ms": [120.0, 150.0]' '"value": "copy", "ms": 135.0, "runs_ms": [130.0, 140.0]'; do
+  grep -qF "$runs" "$dir/out" || fail "expected the runs $runs"
+done
 code=0
-tests/bench/gather_modes.sh --dry 1b_tp_4x4096 > "$dir/out" 2>&1 || code=$?
-[ $code -eq 2 ] && grep -q 'expected a row of FSDP' "$dir/out" || fail "expected a row without FSDP to be refused"
+tests/bench/modes.sh "$dir/archive.tar.gz" parallel.gather "kernels copy" no_row > "$dir/out" 2>&1 || code=$?
+[ $code -eq 2 ] && grep -q 'expected one of the rows' "$dir/out" || fail "expected a row that is not known to be refused"
 # A run that fails ends the call with an error that names the run.
 printf '#!/bin/sh\necho no GPU 3; exit 9\n' > "$dir/fakes/torchrun"
 code=0
