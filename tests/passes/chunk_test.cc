@@ -79,10 +79,10 @@ RunResult TrainLate(const Job& job, const Layout& layout, bool in_order) {
 std::vector<Layout> Layouts() {
   std::vector<Layout> layouts;
   for (bool sequence : {true, false})
-    for (Layout layout : {Layout{.tp = 2}, Layout{.tp = 3}, Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull},
-                          Layout{.dp = 2, .tp = 2, .micro_batch = 1},
-                          Layout{.tp = 2, .recompute = {RecomputeMode::kSelective}},
-                          Layout{.tp = 2, .recompute = {RecomputeMode::kFull}}}) {
+    for (Layout layout :
+         {Layout{.tp = 2}, Layout{.tp = 3}, Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull},
+          Layout{.dp = 2, .tp = 2, .micro_batch = 1}, Layout{.tp = 2, .recompute = {RecomputeMode::kSelective}},
+          Layout{.tp = 2, .recompute = {RecomputeMode::kFull}}}) {
       layout.sequence_parallel = sequence;
       layouts.push_back(layout);
     }

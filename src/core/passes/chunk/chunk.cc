@@ -60,7 +60,8 @@ class Chunker {
     for (int j = 0; j < cut.chunks; j++) {
       auto chunk = std::make_shared<Node>(node);
       for (size_t k = 0; k < node.inputs.size(); k++)
-        chunk->inputs[k] = rows.in[k] < 0 ? Now(node.inputs[k]) : ChunkOf(node.inputs[k], rows.in[k], cut, {j, node.phase});
+        chunk->inputs[k] =
+            rows.in[k] < 0 ? Now(node.inputs[k]) : ChunkOf(node.inputs[k], rows.in[k], cut, {j, node.phase});
       for (size_t o = 0; o < node.outputs.size(); o++) Resize(chunk->outputs[o], rows.out[o], cut.rows(j));
       result_.nodes.push_back(chunk);
       made.push_back(std::move(chunk));
@@ -187,8 +188,8 @@ class Chunker {
   const LocalProgram& program_;
   Links links_;
   std::vector<std::optional<InChunks>> chosen_;
-  absl::flat_hash_map<Key, Var> now_;                 // the values that are read as a whole
-  absl::flat_hash_map<Key, std::vector<Var>> made_;   // the chunks of results
+  absl::flat_hash_map<Key, Var> now_;                                          // the values that are read as a whole
+  absl::flat_hash_map<Key, std::vector<Var>> made_;                            // the chunks of results
   std::map<std::tuple<const Node*, int, int, int64_t, int, Phase>, Var> cut_;  // chunks of whole values
   Graph result_;
 };

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "weft/core/ir/collective_row.h"
-#include "weft/core/ir/storage.h"
 #include "weft/core/passes/chunk/chunk_cost.h"
 #include "weft/core/passes/node_time.h"
 
@@ -18,11 +15,7 @@ namespace {
 class Chooser {
  public:
   Chooser(const LocalProgram& program, const ChunkOptions& options, int chunks)
-      : program_(program),
-        options_(options),
-        chunks_(chunks),
-        links_(program),
-        chosen_(program.graph.nodes.size()) {}
+      : program_(program), options_(options), chunks_(chunks), links_(program), chosen_(program.graph.nodes.size()) {}
 
   void Run() {
     for (int i = 0; i < links_.size(); i++)
@@ -37,16 +30,16 @@ class Chooser {
   const Node& At(int i) const { return links_.At(i); }
   bool chosen(int i) const { return chosen_[size_t(i)].has_value(); }
 
-  // Takes the rows of a collective, and of all nodes that share them.
+  // Takes the rows of a collective, and of all nodes that share them. The rows of an all_reduce are the first dim that
+  // can be cut.
   void Seed(int i) {
     if (chosen(i) || links_.of_parameters(i) || At(i).phase == Phase::kOptimizer) return;
     const Node& node = At(i);
     const ValueInfo& in = node.inputs[0].node().outputs[size_t(node.inputs[0].index())];
     if (node.op == Op::kAllGather) return Grow(i, int(node.attrs.Int("dim")), in);
     if (node.op == Op::kReduceScatter) return Grow(i, int(node.attrs.Int("dim")), node.outputs[0]);
-    if (node.op != Op::kAllReduce) return;
-    for (int d = 0; d < int(in.shape.size()); d++)
-      if (in.shape[size_t(d)] >= chunks_ && IsRowsOfActivation(node.inputs[0], d)) return Grow(i, d, in);
+    for (int d = 0; node.op == Op::kAllReduce && !chosen(i) && d < int(in.shape.size()); d++)
+      if (IsRowsOfActivation(node.inputs[0], d)) Grow(i, d, in);
   }
   // Whether the dim does not come from a parameter.
   bool IsRowsOfActivation(const Var& v, int dim) const {
@@ -62,6 +55,8 @@ class Chooser {
     return ranks;
   }
 
+  // Adds the seed and all nodes that share its rows, if their dim can be cut. `sharded` is the seed's operand or result
+  // that more ranks shard.
   void Grow(int seed, int dim, const ValueInfo& sharded) {
     Cut cut{sharded.global[size_t(dim)], RanksOf(sharded, dim), chunks_};
     if (cut.extent % cut.pieces || cut.piece() < cut.chunks) return;

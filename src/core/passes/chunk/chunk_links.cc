@@ -55,9 +55,8 @@ std::vector<int> Links::Area(int i, ChosenChunks chosen) const {
   return area;
 }
 bool Links::IsReadWhole(int i, int result, ChosenChunks chosen) const {
-  return named(i) || std::ranges::any_of(readers(i), [&](const Reader& r) {
-           return Result(r) == result && !GetsChunks(r, chosen);
-         });
+  return named(i) || std::ranges::any_of(
+                         readers(i), [&](const Reader& r) { return Result(r) == result && !GetsChunks(r, chosen); });
 }
 
 }  // namespace weft

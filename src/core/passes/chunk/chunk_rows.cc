@@ -14,10 +14,10 @@ namespace {
 constexpr Op kByRows[] = {
 #define WEFT_OP(Name, ...) Op::k##Name,
     WEFT_UNARY_OPS(WEFT_OP) WEFT_SCALAR_OPS(WEFT_OP) WEFT_BINARY_OPS(WEFT_OP) WEFT_COMPARE_OPS(WEFT_OP)
-        WEFT_LOGIC_OPS(WEFT_OP) WEFT_OTHER_ELEMENTWISE_OPS(WEFT_OP) WEFT_EINSUM_OPS(WEFT_OP) WEFT_STRUCTURAL_OPS(
-            WEFT_OP) WEFT_NORM_OPS(WEFT_OP) WEFT_FUSED_OPS(WEFT_OP)
+        WEFT_LOGIC_OPS(WEFT_OP) WEFT_OTHER_ELEMENTWISE_OPS(WEFT_OP) WEFT_EINSUM_OPS(WEFT_OP)
+            WEFT_STRUCTURAL_OPS(WEFT_OP) WEFT_NORM_OPS(WEFT_OP) WEFT_FUSED_OPS(WEFT_OP)
 #undef WEFT_OP
-            Op::kReduceSum,
+                Op::kReduceSum,
     Op::kReduceMax,
     Op::kReduceMin,
     Op::kAllReduce,
@@ -44,7 +44,8 @@ std::optional<int> PlaceOf(const std::string& labels, char label) {
 
 bool IsWhole(const Dims& dims, char label) {
   return Contains(dims.blocked, label) || Contains(dims.whole, label) ||
-         std::ranges::any_of(dims.groups, [label](const Dims::Group& g) { return g.merged == label || g.outer == label; });
+         std::ranges::any_of(dims.groups,
+                             [label](const Dims::Group& g) { return g.merged == label || g.outer == label; });
 }
 
 std::optional<Rows> RowsAt(const Dims& dims, char label) {

@@ -27,9 +27,9 @@ struct Cut {
   int64_t extent = 0, pieces = 1;
   int chunks = 1;
   int64_t piece() const { return extent / pieces; }
-  int64_t first(int j) const { return piece() * j / chunks; }            // in a piece
-  int64_t size(int j) const { return first(j + 1) - first(j); }          // of chunk j in a piece
-  int64_t rows(int j) const { return size(j) * pieces; }                 // of chunk j
+  int64_t first(int j) const { return piece() * j / chunks; }    // in a piece
+  int64_t size(int j) const { return first(j + 1) - first(j); }  // of chunk j in a piece
+  int64_t rows(int j) const { return size(j) * pieces; }         // of chunk j
   bool operator==(const Cut&) const = default;
 };
 
