@@ -87,6 +87,7 @@ void AddOptions(const Chooser& choose, const Sizes& mesh, std::vector<Candidate>
   // auto is always on a GPU, and never on the CPU.
   Words overlap{"auto"};
   if (several) overlap = on_gpu ? Words{"auto", "never", "fill"} : Words{"auto", "always", "fill", "halves"};
+  if (mesh.tp > 1 && !on_gpu) overlap.emplace_back("chunks");
   for (const std::string& f : choose.Values("parallel.fsdp", fsdp))
     for (const std::string& s : choose.Values("parallel.sequence_parallel", sequence))
       for (const std::string& o : choose.Values("parallel.overlap", overlap)) {

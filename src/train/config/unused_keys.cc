@@ -47,6 +47,8 @@ constexpr Rule kRules[] = {
     {"parallel.overlap", IsOneRank, "the mesh has one rank, which has no collectives; give more ranks"},
     {"parallel.overlap", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
      "only executor compiled overlaps; give compiled"},
+    {"parallel.chunks", [](const Config& c) { return c.parallel.overlap != OverlapMode::kChunks; },
+     "parallel.overlap is not chunks; give chunks"},
     {"parallel.gather", IsOneRank, "the mesh has one rank, which gathers nothing; give more ranks"},
     {"parallel.gather", [](const Config& c) { return c.parallel.fsdp != FsdpMode::kFull; },
      "parallel.fsdp is not full, so that weights are not gathered; give full"},
