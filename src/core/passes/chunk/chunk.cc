@@ -68,6 +68,7 @@ class Chunker {
     }
     for (int o = 0; o < int(node.outputs.size()); o++) {
       std::vector<Var> chunks;
+      chunks.reserve(made.size());
       for (const auto& chunk : made) chunks.emplace_back(chunk, o);
       if (links_.IsReadWhole(i, o, chosen_)) now_[{&node, o}] = Joined(chunks, rows.out[size_t(o)], cut);
       made_[{&node, o}] = std::move(chunks);
@@ -114,7 +115,7 @@ class Chunker {
 
   // [.., pieces * piece, ..] as [.., pieces, piece, ..], of which [.., pieces, size, ..] is cut. The copy has the id of
   // the value that it repeats, as those of Recompute do.
-  Var Sliced(Var v, int dim, const Cut& cut, Wanted want) {
+  Var Sliced(const Var& v, int dim, const Cut& cut, Wanted want) {
     Node origin = v.node();
     origin.phase = want.phase;
     int64_t start = cut.first(want.chunk), size = cut.size(want.chunk);
