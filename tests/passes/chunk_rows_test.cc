@@ -58,7 +58,8 @@ int CheckParts(Op op, const Sample& sample, const std::string& what) {
   for (const auto& [name, value] : got) {
     if (!name.starts_with("part")) continue;
     parts++;
-    EXPECT_LE(test::LargestDifference(value, got.at("want" + name.substr(4))), product ? 1e-13 : 0) << what << " " << name;
+    EXPECT_LE(test::LargestDifference(value, got.at("want" + name.substr(4))), product ? 1e-13 : 0)
+        << what << " " << name;
   }
   return parts;
 }
