@@ -86,6 +86,7 @@ void AddOptions(const Chooser& choose, const Sizes& mesh, std::vector<Candidate>
   Words sequence = mesh.tp > 1 ? Words{"false", "true"} : Words{"false"};
   // auto is always on a GPU, and never on the CPU.
   Words overlap = several ? Words{"auto", on_gpu ? "never" : "always", "fill", "halves"} : Words{"auto"};
+  if (mesh.tp > 1 && !on_gpu) overlap.emplace_back("chunks");
   for (const std::string& f : choose.Values("parallel.fsdp", fsdp))
     for (const std::string& s : choose.Values("parallel.sequence_parallel", sequence))
       for (const std::string& o : choose.Values("parallel.overlap", overlap)) {

@@ -39,7 +39,7 @@ Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed, const GroupMake
     RegisterCollectives(rank.context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     test::RegisterDoubleKernels(rank.context);
     DeviceMesh mesh(rank.context, rank.groups, MeshOf(layout), rank.groups.kinds());
-    mesh.set_overlap(layout.overlap);
+    mesh.set_overlap(layout.overlap, layout.chunks);
     CollectiveFault fault("delay", delay_us);
     if (delay_us) {
       mesh.set_call_filter([&](const ProcessGroup& group, Collective& call) { return fault.Change(group, call); });
@@ -99,10 +99,11 @@ TEST(DoubleTraining, GivesTheCpusBitsThroughNcclWithAWire) {
 // collectives are late.
 TEST(DoubleTraining, AllWaysToOverlapGiveTheCpusBitsThroughNccl) {
   uint64_t seed = 200;
-  for (OverlapMode overlap : {OverlapMode::kNever, OverlapMode::kFill, OverlapMode::kHalves})
+  for (OverlapMode overlap : {OverlapMode::kNever, OverlapMode::kFill, OverlapMode::kHalves, OverlapMode::kChunks})
     for (Layout layout : test::ShareOf(testing_::StreamLayouts())) {
       if (layout.executor != ExecutorKind::kCompiled || MeshOf(layout).num_ranks() == 1) continue;
       layout.overlap = overlap;
+      layout.chunks = 2;
       Job job{.model = testing_::TinyLlama(), .precision = {DType::kF32, DType::kF32, DType::kF32}, .steps = 4};
       SCOPED_TRACE(testing_::Describe(layout));
       RunResult want = testing_::Train(job, layout);

@@ -34,6 +34,7 @@ struct Layout {
   bool regather = true;  // with fsdp full
   RecomputeOptions recompute = {};
   OverlapMode overlap = OverlapMode::kAuto;
+  int chunks = 0;
   GatherMode gather = GatherMode::kKernels;
 };
 inline MeshShape MeshOf(const Layout& l) {
@@ -82,6 +83,8 @@ inline const char* Describe(OverlapMode overlap) {
       return "_fill";
     case OverlapMode::kHalves:
       return "_halves";
+    case OverlapMode::kChunks:
+      return "_chunks";
   }
   Fail("an overlap mode without a name");
 }
@@ -224,13 +227,13 @@ inline void OnMesh(const Layout& layout, const std::function<void(Context&, Devi
     }
     if (layout.device == DeviceKind::kCpu || MeshOf(layout).num_ranks() == 1) {
       DeviceMesh mesh(context, groups, MeshOf(layout));
-      mesh.set_overlap(layout.overlap);
+      mesh.set_overlap(layout.overlap, layout.chunks);
       return fn(context, mesh);
     }
     // The ranks share one GPU.
     StagedGroupFactory staged(groups, *StreamsOf(context.device(layout.device)));
     DeviceMesh mesh(context, staged, MeshOf(layout), staged.kinds());
-    mesh.set_overlap(layout.overlap);
+    mesh.set_overlap(layout.overlap, layout.chunks);
     fn(context, mesh);
   });
 }

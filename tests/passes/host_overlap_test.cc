@@ -1,6 +1,6 @@
 // Training on the CPU with parallel.overlap. Collectives run in threads of their own, and kernels may change their
 // order. On every layout this gives the bits of a run without it, and makes the same calls, however late the
-// collectives are.
+// collectives are. Halves and chunks (chunk_test) give its numbers, with other calls.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -42,13 +42,14 @@ TEST_P(HostOverlapTraining, GivesTheNumbersOfOneThread) {
   OverlapMode mode = std::get<1>(GetParam());
   int draw = 0;
   for (Layout layout : test::ShareOf(testing_::StreamLayouts())) {
-    bool halves = mode == OverlapMode::kHalves;
+    bool halves = mode == OverlapMode::kHalves, chunks = mode == OverlapMode::kChunks;
     if (layout.executor != ExecutorKind::kCompiled && !halves) continue;  // others have no plan to overlap
-    DType dtype = halves || draw++ % 2 ? DType::kF64 : DType::kBF16;
+    DType dtype = halves || chunks || draw++ % 2 ? DType::kF64 : DType::kBF16;
     Job job = JobOf(dtype);
     std::string what = testing_::Describe(layout) + " " + Name(dtype);
     RunResult want = testing_::Train(job, layout);
     layout.overlap = mode;
+    layout.chunks = 2;
     RunResult got = TrainLate(job, layout);
     EXPECT_EQ(got.eval_count, want.eval_count) << what;
     if (halves) {  // adds the sums of two halves: two steps of rounding in f64
@@ -62,6 +63,11 @@ TEST_P(HostOverlapTraining, GivesTheNumbersOfOneThread) {
       }
       continue;
     }
+    if (chunks) {  // sums of a product's rows depend on the number of rows: two steps of rounding in f64
+      EXPECT_LT(testing_::LossDistance(got, want), 1e-13) << what;
+      EXPECT_NEAR(got.eval_sum, want.eval_sum, 1e-13 * want.eval_sum) << what;
+      continue;
+    }
     EXPECT_EQ(got.losses, want.losses) << what;
     EXPECT_EQ(got.norms, want.norms) << what;
     EXPECT_EQ(got.eval_sum, want.eval_sum) << what;
@@ -71,10 +77,10 @@ TEST_P(HostOverlapTraining, GivesTheNumbersOfOneThread) {
 
 using Param = testing::TestParamInfo<std::tuple<const char*, OverlapMode>>;
 std::string NameOf(const Param& p) {
-  constexpr const char* kNames[] = {"auto", "never", "always", "fill", "halves"};
+  constexpr const char* kNames[] = {"auto", "never", "always", "fill", "halves", "chunks"};
   return fmt::format("{}_{}", std::get<0>(p.param), kNames[size_t(std::get<1>(p.param))]);
 }
-constexpr OverlapMode kModes[] = {OverlapMode::kAlways, OverlapMode::kFill, OverlapMode::kHalves};
+constexpr OverlapMode kModes[] = {OverlapMode::kAlways, OverlapMode::kFill, OverlapMode::kHalves, OverlapMode::kChunks};
 // Sanitized builds run the first two, because threads and memory do not depend on the family.
 std::vector<const char*> Families() {
   std::vector<const char*> families(std::begin(testing_::kFamilies), std::end(testing_::kFamilies));

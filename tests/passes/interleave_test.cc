@@ -19,22 +19,25 @@ using testing_::Job;
 using testing_::Layout;
 
 // Deep enough that blocks repeat, and so large that products take more time than other kernels.
-TransformerConfig Model(std::string_view family) {
+TransformerConfig Model(std::string_view family, int64_t dim = 128) {
   return FindFamily(family)->configure(
-      {.layers = 6, .heads = 4, .kv_heads = 4, .dim = 128, .ffn = 512, .vocab = 64, .context = 64});
+      {.layers = 6, .heads = 4, .kv_heads = 4, .dim = dim, .ffn = 4 * dim, .vocab = 64, .context = 64});
 }
 
 // The plans of rank 0 of a layout.
-StepPlans PlansOf(std::string_view family, Layout layout, OverlapMode mode) {
+StepPlans PlansOf(const TransformerConfig& model, Layout layout, OverlapMode mode, int64_t batch = 8) {
   layout.overlap = mode;
   std::optional<StepPlans> plans;
   testing_::OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
-    Job job{.model = Model(family), .precision = {DType::kF32, DType::kF32, DType::kF32}, .global_batch = 8};
+    Job job{.model = model, .precision = {DType::kF32, DType::kF32, DType::kF32}, .global_batch = batch};
     TrainingStep step(job.model, OptionsOf(job, layout));
     StepPlans mine = step.Compile(RuntimeOf(context, mesh));
     if (context.rank() == 0) plans = std::move(mine);
   });
   return *std::move(plans);
+}
+StepPlans PlansOf(std::string_view family, const Layout& layout, OverlapMode mode) {
+  return PlansOf(Model(family), layout, mode);
 }
 Plan PlanOf(std::string_view family, const Layout& layout, OverlapMode mode) {
   return PlansOf(family, layout, mode).step;
@@ -84,16 +87,34 @@ TEST(Interleave, HidesMoreWithEachMode) {
     }
 }
 
+// A sequence has no halves, and its rows are cut instead. Chunks hide less than halves, because attention reads all
+// rows.
+TEST(Interleave, HidesTheCollectivesOfOneSequenceByChunks) {
+  for (const char* family : {"gpt2", "llama"})
+    for (const Layout& layout : {kTensor, kSequence}) {
+      TransformerConfig model = Model(family, 512);
+      model.context = 1024;
+      double fill = Hidden(PlansOf(model, layout, OverlapMode::kFill, 1).step),
+             chunks = Hidden(PlansOf(model, layout, OverlapMode::kChunks, 1).step);
+      std::string what = fmt::format("{} {}: {:.3f} {:.3f}", family, Describe(layout), fill, chunks);
+      fprintf(stderr, "%s\n", what.c_str());
+      EXPECT_GT(chunks, fill + 0.2) << what;
+      EXPECT_GT(chunks, 0.5) << what;
+    }
+}
+
 // A product is late by at most about a block's work. So of halves, the gradients of a block's weights live twice.
 TEST(Interleave, KeepsLittleMoreInMemory) {
   constexpr double kBlock = 4 * (4 * 128 * 128 + 3 * 128 * 512);  // bytes of a llama block's weights
   for (const char* family : {"gpt2", "llama"})
-    for (const Layout& layout : {kTensor, kSequence, Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull},
-                                 Layout{.tp = 2, .micro_batch = 4}, Layout{.dp = 2, .micro_batch = 2}}) {
+    for (Layout layout : {kTensor, kSequence, Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull},
+                          Layout{.tp = 2, .micro_batch = 4}, Layout{.dp = 2, .micro_batch = 2}}) {
+      layout.chunks = 2;
       double always = double(PlansOf(family, layout, OverlapMode::kAlways).Largest().arena_bytes);
       auto bytes = [&](OverlapMode mode) { return double(PlansOf(family, layout, mode).Largest().arena_bytes); };
       EXPECT_LT(bytes(OverlapMode::kFill), 1.1 * always) << family << " " << Describe(layout);
       EXPECT_LT(bytes(OverlapMode::kHalves), 1.1 * always + 2 * kBlock) << family << " " << Describe(layout);
+      EXPECT_LT(bytes(OverlapMode::kChunks), 1.1 * always) << family << " " << Describe(layout);
     }
 }
 

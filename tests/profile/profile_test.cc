@@ -83,9 +83,10 @@ TEST_F(Profile, IsWhatRanAndChangesNothing) {
 // Collectives that run at the same time as kernels: each axis has its own track, and only the exposed part of their
 // time adds to the step's.
 TEST_F(Profile, OfOverlappedStepsAddsUp) {
-  for (const char* mode : {"always", "fill", "halves"}) {
+  for (const char* mode : {"always", "fill", "halves", "chunks"}) {
     std::vector<std::string> words = {"mesh.dp=2", "mesh.tp=2", "parallel.fsdp=full",
                                       fmt::format("parallel.overlap={}", mode)};
+    if (std::string_view(mode) == "chunks") words.emplace_back("parallel.chunks=2");
     std::vector<double> want = LossesOfRun(Configured(words));
     words.insert(words.end(), {"profile.steps=[2,4]", "profile.path=" + path_});
     EXPECT_EQ(LossesOfRun(Configured(words)), want) << mode;

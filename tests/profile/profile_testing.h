@@ -258,7 +258,7 @@ inline absl::Status TrainRank(const Config& config, Context& context, GroupFacto
   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
   RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
   DeviceMesh mesh(context, groups, MeshOf(config));
-  mesh.set_overlap(config.parallel.overlap);
+  mesh.set_overlap(config.parallel.overlap, int(config.parallel.chunks));
   return Trainer(config, *data, context, mesh, DeviceKind::kCpu, stop).Run();
 }
 

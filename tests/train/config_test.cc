@@ -472,6 +472,26 @@ TEST(Config, ResolveNotesRanksWithoutSequences) {
             "multiple of 4 gives each the same number");
 }
 
+// A note appears exactly if no rows can be cut.
+TEST(Config, ResolveNotesThatNothingIsCutIntoChunks) {
+  for (int tp = 1; tp <= 4; tp++)
+    for (int context = 1; context <= 12; context++)
+      for (bool sequence : {false, true}) {
+        if (sequence && tp == 1) continue;
+        Config c = Good(kBase, {fmt::format("mesh.tp={}", tp), fmt::format("model.context={}", context),
+                                fmt::format("parallel.sequence_parallel={}", sequence), "parallel.overlap=chunks"});
+        size_t before = c.notes.size();
+        ASSERT_TRUE(Resolve(c, tp).ok());
+        bool none = tp == 1 || (sequence && context % tp != 0);
+        ASSERT_EQ(c.notes.size() - before, none) << tp << " " << context;
+        if (none) {
+          EXPECT_NE(c.notes.back().find("parallel.overlap: no rows of blocks are computed in chunks"),
+                    std::string::npos)
+              << c.notes.back();
+        }
+      }
+}
+
 // A run in the folder of its config must not write over it: the saved copy adds to the log's name and takes nothing
 // from it.
 TEST(Config, TheMergedConfigIsSavedUnderANameOfItsOwn) {

@@ -11,6 +11,7 @@ enum class OverlapMode : uint8_t {
   kFill,    // kernels move too: what nothing waits for, such as a weight's gradient, runs while others wait
             // (interleave.h)
   kHalves,  // as kFill, and a training step computes its batch as two halves, which wait in turns
+  kChunks,  // as kFill, and between collectives rows are computed in chunks, which wait in turns (chunk.h)
 };
 
 }  // namespace weft

@@ -22,11 +22,14 @@ struct Runtime {
   Coords coords;  // of this rank
   DeviceKind device = DeviceKind::kCpu;
   OverlapMode overlap = OverlapMode::kAuto;
+  int chunks = 0;  // of OverlapMode::kChunks: how many; 0: as Chunk chooses
 
   bool Overlaps() const {
     return overlap == OverlapMode::kAuto ? device != DeviceKind::kCpu : overlap != OverlapMode::kNever;
   }
-  bool Interleaves() const { return overlap == OverlapMode::kFill || overlap == OverlapMode::kHalves; }
+  bool Interleaves() const {
+    return overlap == OverlapMode::kFill || overlap == OverlapMode::kHalves || overlap == OverlapMode::kChunks;
+  }
   const KernelTable& kernels() const { return context->kernels(device); }
   DeviceRuntime& memory() const { return context->device(device); }
   TensorView View(const ValueInfo& info, void* data) const {

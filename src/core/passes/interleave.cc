@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,10 @@
 
 namespace weft {
 namespace {
+
+// How much less urgent each chunk is than the one before it, in the time of a block. It is about the time of a kernel:
+// else the chunks would move in step, and all of them would wait at the same time.
+constexpr double kChunkLag = 0.1;
 
 class Interleaver {
  public:
@@ -42,6 +47,7 @@ class Interleaver {
   struct Item {
     Kind kind = Kind::kMoves;
     bool of_parameters = false;
+    int chunk = 0;                     // of the node that it computes a part of
     std::vector<int> inputs, readers;  // that move
     int missing = 0;                   // inputs that have no place yet
     double time = 0, chain = 0, urgency = 0;
@@ -60,6 +66,7 @@ class Interleaver {
       index_[&At(i)] = i;
       if (At(i).phase == Phase::kForward) forward_ids_.insert(At(i).id);
     }
+    NumberChunks();
     for (int i = 0; i < size(); i++) {
       Item& item = items_[size_t(i)];
       item.kind = KindOf(At(i));
@@ -70,6 +77,12 @@ class Interleaver {
       for (int in : item.inputs) items_[size_t(in)].readers.push_back(i);
       item.missing = int(item.inputs.size());
     }
+  }
+  // Chunk gives the chunks of a node the node's id.
+  void NumberChunks() {
+    absl::flat_hash_map<std::tuple<int64_t, Op, Phase>, int> chunks;
+    for (int i = 0; i < size(); i++)
+      if (At(i).op != Op::kLeaf) items_[size_t(i)].chunk = chunks[{At(i).id, At(i).op, At(i).phase}]++;
   }
   // Returns the nodes that move and that this one reads, itself or through nodes on demand.
   std::vector<int> MovingInputs(const Node& node) const {
@@ -124,6 +137,7 @@ class Interleaver {
       for (int in : item.inputs) latest = std::min(latest, items_[size_t(in)].urgency - items_[size_t(in)].time);
       if (LocalFlops(At(i)) > 0) latest -= slack;
       item.urgency = item.inputs.empty() ? item.chain : std::max(item.chain, latest);
+      item.urgency -= kChunkLag * slack * item.chunk;
     }
   }
   // The time of a block's nodes in one pass, if all blocks take the same.

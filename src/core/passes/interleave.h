@@ -5,7 +5,8 @@
 // work is that waits for it. So
 //
 //   - a gradient of a weight, for which only the update waits, runs while activations are on their way;
-//   - two independent halves of a batch take turns (OverlapMode::kHalves).
+//   - two independent halves of a batch take turns (OverlapMode::kHalves);
+//   - so do chunks of rows (OverlapMode::kChunks), of which an earlier one is slightly more urgent than a later one.
 //
 // A product gets as urgent as the chain a block's work after its operands are there, because it keeps them in memory.
 // So it seldom waits longer.

@@ -243,6 +243,23 @@ void NoteNoHalves(Config& config) {
                          "train.micro_batch or train.global_batch to 2 sequences per rank");
 }
 
+// Adds a note if no rows of blocks can be cut.
+void NoteNoChunks(Config& config) {
+  int64_t ranks = config.mesh[kTensorAxis], tokens = config.model.context;
+  if (config.parallel.overlap != OverlapMode::kChunks) return;
+  std::string why;
+  if (ranks == 1)
+    why = "mesh.tp is 1, so that no collective moves activations; give more, or fill";
+  else if (config.parallel.sequence_parallel && tokens % ranks != 0)
+    why = fmt::format(
+        "the ranks of mesh.tp do not hold the same number of a sequence's {} tokens; make model.context a "
+        "multiple of {}",
+        tokens, ranks);
+  if (!why.empty())
+    config.notes.push_back(PlaceOf(config, "parallel.overlap") + "no rows of blocks are computed in chunks, because " +
+                           why);
+}
+
 }  // namespace
 
 absl::Status Resolve(Config& config, int world_size) {
@@ -269,6 +286,7 @@ absl::Status Resolve(Config& config, int world_size) {
   micro = micro == 0 ? share : std::min(micro, share);
   NoteIdleRanks(config, batch_ranks, share);
   NoteNoHalves(config);
+  NoteNoChunks(config);
   return absl::OkStatus();
 }
 

@@ -120,6 +120,7 @@ struct ParallelConfig {
   FsdpMode fsdp = FsdpMode::kNone;
   RegatherMode regather = RegatherMode::kAuto;
   OverlapMode overlap = OverlapMode::kAuto;
+  int64_t chunks = 0;
   GatherMode gather = GatherMode::kKernels;
   CheckMode check = CheckMode::kNone;
 };

@@ -30,7 +30,7 @@ struct EnumNames;
   }
 WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
 WEFT_ENUM_NAMES(RegatherMode, "auto", "always", "never");
-WEFT_ENUM_NAMES(OverlapMode, "auto", "never", "always", "fill", "halves");
+WEFT_ENUM_NAMES(OverlapMode, "auto", "never", "always", "fill", "halves", "chunks");
 WEFT_ENUM_NAMES(GatherMode, "kernels", "copy");
 WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
 WEFT_ENUM_NAMES(WireMode, "reduce", "bf16");
@@ -227,7 +227,8 @@ const std::vector<Field>& Fields() {
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: gradients and moments; full: the parameters too")},
       {KEY(parallel.regather, "with fsdp full, whether the backward pass gathers weights again; auto: on a GPU only if it lacks the memory to keep them")},
-      {KEY(parallel.overlap, "whether collectives run at the same time as kernels; fill: gradients of weights are computed while others wait; halves: so is the other half of the batch; auto: always on GPUs and on CPUs of several hosts")},
+      {KEY(parallel.overlap, "whether collectives run at the same time as kernels; fill: gradients of weights are computed while others wait; halves: so is the other half of the batch; chunks: so are other rows of the same sequences; auto: always on GPUs and on CPUs of several hosts")},
+      {KEY(parallel.chunks, "with overlap chunks, into how many chunks rows are cut; 0: two or four, where that is expected to save time"), .bounds = From(0, 64)},
       {KEY(parallel.gather, "how GPUs gather weights that fsdp full shards, and activations: by NCCL's kernels, or by copy engines, which leave the multiprocessors to the step's kernels")},
       {KEY(parallel.check, "explicit: refuse a model or plan that leaves a collective to be inserted")},
 

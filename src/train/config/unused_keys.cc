@@ -47,6 +47,8 @@ constexpr Rule kRules[] = {
     {"parallel.overlap", IsOneRank, "the mesh has one rank, which has no collectives; give more ranks"},
     {"parallel.overlap", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
      "only executor compiled overlaps; give compiled"},
+    {"parallel.chunks", [](const Config& c) { return c.parallel.overlap != OverlapMode::kChunks; },
+     "parallel.overlap is not chunks; give chunks"},
     {"parallel.gather", IsOneRank, "the mesh has one rank, which gathers nothing; give more ranks"},
     {"parallel.gather", [](const Config& c) { return c.device == DeviceChoice::kCpu; }, "device is cpu; give cuda"},
     {"parallel.gather", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },

@@ -27,8 +27,9 @@ void ForEachPlan(const Visit& visit) {
                           Layout{.dp = 2, .fsdp = Fsdp::kGradients}, Layout{.tp = 2, .sequence_parallel = true},
                           Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .regather = false},
                           Layout{.tp = 3, .recompute = {.mode = RecomputeMode::kFull}}})
-      for (OverlapMode mode : {OverlapMode::kNever, OverlapMode::kAlways, OverlapMode::kHalves}) {
+      for (OverlapMode mode : {OverlapMode::kNever, OverlapMode::kAlways, OverlapMode::kHalves, OverlapMode::kChunks}) {
         layout.overlap = mode;
+        layout.chunks = 2;
         testing_::OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
           Job job{.model = Model(family), .precision = {DType::kBF16, DType::kF32, DType::kF32}, .global_batch = 8};
           TrainingStep step(job.model, OptionsOf(job, layout));
@@ -89,7 +90,8 @@ TEST(BatchProgram, KeepsCallsOfAGpuTogether) {
   for (const char* family : {"gpt2", "llama"})
     for (const Words& words : {Words{}, Words{"train.micro_batch=2"}, Words{"mesh.dp=2", "parallel.fsdp=full"},
                                Words{"mesh.dp=2", "mesh.tp=2", "parallel.fsdp=gradients", "train.micro_batch=2"},
-                               Words{"mesh.tp=2", "parallel.sequence_parallel=true", "parallel.overlap=halves"}}) {
+                               Words{"mesh.tp=2", "parallel.sequence_parallel=true", "parallel.overlap=halves"},
+                               Words{"mesh.tp=2", "parallel.overlap=chunks", "parallel.chunks=2"}}) {
       std::string yaml = fmt::format(
           "model: {{family: {}, layers: 2, heads: 4, dim: 64, ffn: 128, vocab: 64, context: 16}}\n"
           "data: {{synthetic: true}}\nprecision: {{compute: bf16}}\ntrain: {{steps: 1, global_batch: 8}}\n"

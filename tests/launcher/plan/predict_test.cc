@@ -63,6 +63,7 @@ void ForEachConfig(const std::vector<const char*>& modes, const Visit& visit) {
     for (Words words : kWords)
       for (const char* mode : modes) {
         words.push_back(fmt::format("parallel.overlap={}", mode));
+        if (std::string_view(mode) == "chunks") words.emplace_back("parallel.chunks=2");  // the models are small
         absl::StatusOr<Config> config = Resolved(model, words);
         ASSERT_TRUE(config.ok()) << config.status().message();
         visit(*config, Joined(words));
@@ -108,7 +109,7 @@ TEST(Predict, PartsHaveTheFlopsOfTheStep) {
 
 TEST(Predict, ScalesWithTheRates) {
   RatesFile once = RatesOf({.lost_share = 0.25}), twice = RatesOf({.slower = 2, .lost_share = 0.25});
-  ForEachConfig({"never", "always", "fill", "halves"}, [&](const Config& config, const std::string& what) {
+  ForEachConfig({"never", "always", "fill", "halves", "chunks"}, [&](const Config& config, const std::string& what) {
     PlanReport fast = Predicted(config, once), slow = Predicted(config, twice);
     EXPECT_NEAR(slow.time->total, 2 * fast.time->total, 1e-9 * slow.time->total) << what;
     EXPECT_NEAR(TokensPerSecond(fast), 2 * TokensPerSecond(slow), 1e-9 * TokensPerSecond(fast)) << what;
@@ -118,7 +119,7 @@ TEST(Predict, ScalesWithTheRates) {
 // Between its longest stream and the sum; a share of what is hidden is lost.
 TEST(Predict, OverlapHidesAtMostTheCollectives) {
   RatesFile free = RatesOf({.lost_share = 0}), busy = RatesOf({.lost_share = 1}), half = RatesOf({.lost_share = 0.5});
-  ForEachConfig({"always", "fill", "halves"}, [&](const Config& config, const std::string& what) {
+  ForEachConfig({"always", "fill", "halves", "chunks"}, [&](const Config& config, const std::string& what) {
     StepTime time = *Predicted(config, free).time;
     double kernels = time.products + time.attention + time.memory, rounding = 1e-9 * time.total;
     EXPECT_LE(time.exposed, time.collectives + rounding) << what;

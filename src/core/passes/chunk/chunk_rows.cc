@@ -1,0 +1,86 @@
+#include "weft/core/passes/chunk/chunk_rows.h"
+
+#include <algorithm>
+#include <array>
+
+#include "weft/core/ir/record.h"
+#include "weft/core/ir/storage.h"
+
+namespace weft {
+namespace {
+
+// Ops whose results depend on a row's operands only, if its label is neither contracted nor blocked. Others read the
+// position of a row, as rotary positions and dropout do, or are never worth the copies, as losses.
+constexpr Op kByRows[] = {
+#define WEFT_OP(Name, ...) Op::k##Name,
+    WEFT_UNARY_OPS(WEFT_OP) WEFT_SCALAR_OPS(WEFT_OP) WEFT_BINARY_OPS(WEFT_OP) WEFT_COMPARE_OPS(WEFT_OP)
+        WEFT_LOGIC_OPS(WEFT_OP) WEFT_OTHER_ELEMENTWISE_OPS(WEFT_OP) WEFT_EINSUM_OPS(WEFT_OP)
+            WEFT_STRUCTURAL_OPS(WEFT_OP) WEFT_NORM_OPS(WEFT_OP) WEFT_FUSED_OPS(WEFT_OP)
+#undef WEFT_OP
+                Op::kReduceSum,
+    Op::kReduceMax,
+    Op::kReduceMin,
+    Op::kAllReduce,
+    Op::kAllGather,
+    Op::kReduceScatter,
+    Op::kLocalSlice,
+    Op::kMaskPartial,
+};
+constexpr auto kIsByRows = [] {
+  std::array<bool, size_t(kNumOps)> is{};
+  for (Op op : kByRows) is[size_t(op)] = true;
+  return is;
+}();
+
+bool Contains(const std::string& labels, char label) { return labels.find(label) != std::string::npos; }
+
+// Returns where the labels have `label`: -1 if nowhere, nullopt if several times.
+std::optional<int> PlaceOf(const std::string& labels, char label) {
+  size_t at = labels.find(label);
+  if (at == std::string::npos) return -1;
+  if (labels.find(label, at + 1) != std::string::npos) return std::nullopt;
+  return int(at);
+}
+
+bool IsWhole(const Dims& dims, char label) {
+  return Contains(dims.blocked, label) || Contains(dims.whole, label) ||
+         std::ranges::any_of(dims.groups,
+                             [label](const Dims::Group& g) { return g.merged == label || g.outer == label; });
+}
+
+std::optional<Rows> RowsAt(const Dims& dims, char label) {
+  Rows rows;
+  if (IsWhole(dims, label)) return std::nullopt;
+  for (const std::string& labels : dims.in) {
+    std::optional<int> dim = PlaceOf(labels, label);
+    if (!dim) return std::nullopt;
+    rows.in.push_back(*dim);
+  }
+  for (const std::string& labels : dims.out) {
+    std::optional<int> dim = PlaceOf(labels, label);
+    if (!dim || *dim < 0) return std::nullopt;
+    rows.out.push_back(*dim);
+  }
+  return rows;
+}
+
+bool MayHaveRows(const Node& node) {
+  return kIsByRows[size_t(node.op)] &&
+         std::ranges::none_of(node.inputs, [](const Var& x) { return IsShapeOnly(x.node()); });
+}
+
+}  // namespace
+
+std::optional<Rows> RowsOfOperand(const Node& node, size_t index, int dim) {
+  if (!MayHaveRows(node)) return std::nullopt;
+  Dims dims = Record(node.op).dims(node);
+  return RowsAt(dims, dims.in[index][size_t(dim)]);
+}
+
+std::optional<Rows> RowsOfResult(const Node& node, size_t index, int dim) {
+  if (!MayHaveRows(node)) return std::nullopt;
+  Dims dims = Record(node.op).dims(node);
+  return RowsAt(dims, dims.out[index][size_t(dim)]);
+}
+
+}  // namespace weft
