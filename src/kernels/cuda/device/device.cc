@@ -47,15 +47,21 @@ class CudaEvent final : public DeviceRuntime::Event {
 
 class CudaStream final : public StreamedDevice::Stream {
  public:
-  CudaStream() { WEFT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  // It is among `streams` while it lives.
+  explicit CudaStream(std::set<cudaStream_t>& streams) : streams_(streams) {
+    WEFT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    streams_.insert(stream_);
+  }
   // While an exception unwinds, the stream may hold work that never ends, for example calls of a rank that has died.
   ~CudaStream() override {
     if (std::uncaught_exceptions() == 0) cudaStreamSynchronize(stream_);
+    streams_.erase(stream_);
     cudaStreamDestroy(stream_);
   }
   cudaStream_t get() const { return stream_; }
 
  private:
+  std::set<cudaStream_t>& streams_;
   cudaStream_t stream_ = nullptr;
 };
 
@@ -191,11 +197,19 @@ void CudaDevice::Synchronize() {
   ThrowFailure();
 }
 
+// Other ranks of the process may use the same GPU and record, so it does not wait for the whole GPU.
+void CudaDevice::SynchronizeStreams() {
+  ThrowFailure();
+  WEFT_CUDA(cudaStreamSynchronize(main_));
+  for (cudaStream_t stream : others_) WEFT_CUDA(cudaStreamSynchronize(stream));
+  ThrowFailure();
+}
+
 std::unique_ptr<DeviceRuntime::Event> CudaDevice::NewEvent() { return std::make_unique<CudaEvent>(*this); }
 
 std::unique_ptr<Timeline> CudaDevice::NewTimeline(size_t most) { return std::make_unique<CudaTimeline>(*this, most); }
 
-std::unique_ptr<StreamedDevice::Stream> CudaDevice::NewStream() { return std::make_unique<CudaStream>(); }
+std::unique_ptr<StreamedDevice::Stream> CudaDevice::NewStream() { return std::make_unique<CudaStream>(others_); }
 
 std::unique_ptr<StreamedDevice::Progress> CudaDevice::NewProgress() { return std::make_unique<CudaProgress>(*this); }
 

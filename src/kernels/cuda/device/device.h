@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
+#include <set>
 #include <source_location>
 #include <string>
 #include <typeindex>
@@ -43,6 +44,7 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
   void Copy(void* to, const void* from, size_t bytes) override;
   void Fill(void* data, uint8_t byte, size_t bytes) override;
   void Synchronize() override;
+  void SynchronizeStreams();  // waits for the work of all its streams, while none records
   std::unique_ptr<Event> NewEvent() override;
   std::unique_ptr<Recording> Record(absl::FunctionRef<void()> fn) override;
   std::unique_ptr<Timeline> NewTimeline(size_t most) override;
@@ -91,6 +93,7 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
   std::string name_;
   cudaMemPool_t pool_ = nullptr;
   cudaStream_t main_ = nullptr, stream_ = nullptr;  // the main stream and the current one
+  std::set<cudaStream_t> others_;                   // that NewStream has made
   Stream* current_ = nullptr;                       // null: the main stream is current
   cublasLtHandle_t blas_ = nullptr;
   uint32_t* tickets_ = nullptr;

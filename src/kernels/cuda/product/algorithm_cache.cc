@@ -74,7 +74,8 @@ AlgorithmWords WordsOf(const cublasLtMatmulAlgo_t& algorithm) {
 }  // namespace
 
 AlgorithmCache::AlgorithmCache(CudaDevice& device)
-    : blas_(device.blas()),
+    : device_(device),
+      blas_(device.blas()),
       stream_(device.stream()),
       tune_(MayTime()),
       file_(AlgorithmPath(fmt::format("{}", cublasLtGetVersion()), device.name()),
@@ -174,7 +175,7 @@ void AlgorithmCache::Tune(Entry& entry, const Product& p, const ProductKey& key,
                           Memory memory) {
   // Waits for the work of all streams before it takes the lock: a collective may wait for a rank that waits for the
   // lock, and while a collective runs the library may wait for it when it loads a kernel.
-  WEFT_CUDA(cudaDeviceSynchronize());
+  device_.SynchronizeStreams();
   AlgorithmFile::Lock lock(file_);
   known_ = file_.Read();
   if (Recall(entry, key, memory)) return;  // another rank has just timed it

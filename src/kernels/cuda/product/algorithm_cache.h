@@ -62,6 +62,7 @@ class AlgorithmCache {
   cublasStatus_t Launch(Entry& entry, const Memory& memory) const;
   bool Capturing() const;
 
+  CudaDevice& device_;
   cublasLtHandle_t blas_;
   cudaStream_t stream_;
   bool tune_;
