@@ -191,7 +191,7 @@ std::string FaultOf(const MeshShape& shape, const std::function<WindowRequest(in
   return faults[0];
 }
 
-const std::vector<int> kFirstAxis{0}, kSecondAxis{1};
+const std::vector<int> kFirstAxis{0}, kSecondAxis{1}, kBothAxes{0, 1};
 WindowRequest Usual(int) { return {.axes = kFirstAxis, .bytes = kBytes}; }
 
 TEST(NcclCopies, WhatNcclRefusesIsOneFaultOfAllRanks) {
@@ -222,6 +222,10 @@ TEST(NcclCopies, RanksNeedTheSameLayout) {
   };
   EXPECT_EQ(FaultOf({{"x", "y"}, {2, 2}}, by_column), "");
   EXPECT_EQ(FaultOf({{"x", "y"}, {1, 2}}, Usual), "group \"x\" has one rank");
+  // Over x ranks 0 and 2 find no fault. They still meet over y with the ranks that do.
+  auto last = [](int rank) { return WindowRequest{.axes = kBothAxes, .bytes = kBytes, .layout = uint64_t(rank == 3)}; };
+  EXPECT_NE(FaultOf({{"x", "y"}, {2, 2}}, last).find("at the same offsets on all ranks, got others on rank 3"),
+            std::string::npos);
 }
 
 // Ranks 0 and 2 are on one host, and ranks 1 and 3 on another.

@@ -13,8 +13,8 @@
 
 namespace weft {
 
-// The first Make connects all ranks, and the groups are split from that
-// communicator. Bootstrap and device must outlive the factory and the groups.
+// The first Make connects all ranks, and the groups are split from that communicator. Bootstrap and device must outlive
+// the factory and the groups.
 class NcclGroupFactory final : public GroupFactory {
  public:
   NcclGroupFactory(std::shared_ptr<const NcclLibrary> library, Bootstrap& bootstrap, StreamedDevice& device)

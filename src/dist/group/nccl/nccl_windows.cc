@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "weft/dist/group/consensus.h"
 #include "weft/dist/group/nccl/nccl_group.h"
 #include "weft/dist/group/nccl/nccl_memory.h"
@@ -96,30 +97,36 @@ BufferPtr WindowMemory::ToBuffer(std::shared_ptr<WindowMemory> self, size_t byte
   return {std::move(self), buffer};
 }
 
+// Returns the first fault of a check that is collective over each axis of the request. It is made for all axes, because
+// the ranks of another group may find no fault.
+absl::Status OverAxes(const WindowRequest& request, absl::FunctionRef<absl::Status(size_t)> check) {
+  absl::Status first;
+  for (size_t i = 0; i < request.axes.size(); i++)
+    if (absl::Status status = check(i); first.ok()) first = status;
+  return first;
+}
+
 // Only ranks of a group need the same layout.
 absl::Status CheckLayout(DeviceMesh& mesh, const WindowRequest& request) {
-  for (int axis : request.axes) {
-    ProcessGroup& group = mesh.Group(axis);
+  return OverAxes(request, [&](size_t i) {
+    ProcessGroup& group = mesh.Group(request.axes[i]);
     std::vector<std::string> all = GatherBytes(group, fmt::format("{} {}", request.bytes, request.layout));
-    for (size_t r = 0; r < all.size(); r++)
-      if (all[r] != all[0])
-        return absl::FailedPreconditionError(
-            fmt::format("expected gathers over {} at the same offsets on all ranks, got others on rank {} than on rank "
-                        "{}",
-                        group.name(), group.ranks()[r], group.ranks()[0]));
-  }
-  return absl::OkStatus();
+    auto other = std::ranges::find_if(all, [&](const std::string& layout) { return layout != all[0]; });
+    if (other == all.end()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        fmt::format("expected gathers over {} at the same offsets on all ranks, got others on rank {} than on rank {}",
+                    group.name(), group.ranks()[size_t(other - all.begin())], group.ranks()[0]));
+  });
 }
 
 // Copy engines reach the memory of one host.
 absl::Status CheckHosts(DeviceMesh& mesh, const WindowRequest& request, const std::vector<NcclGroup*>& groups) {
-  for (size_t i = 0; i < groups.size(); i++) {
+  return OverAxes(request, [&](size_t i) {
     std::vector<std::string> hosts = GatherBytes(mesh.Group(request.axes[i]), groups[i]->host());
-    if (std::ranges::any_of(hosts, [&](const std::string& host) { return host != hosts[0]; }))
-      return absl::FailedPreconditionError(fmt::format(
-          "the ranks of group \"{}\" are on several hosts, and copy engines reach one host only", groups[i]->name()));
-  }
-  return absl::OkStatus();
+    if (std::ranges::all_of(hosts, [&](const std::string& host) { return host == hosts[0]; })) return absl::OkStatus();
+    return absl::FailedPreconditionError(fmt::format(
+        "the ranks of group \"{}\" are on several hosts, and copy engines reach one host only", groups[i]->name()));
+  });
 }
 
 absl::StatusOr<std::vector<NcclGroup*>> GroupsOf(DeviceMesh& mesh, const WindowRequest& request) {
