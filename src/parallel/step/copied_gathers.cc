@@ -6,15 +6,15 @@
 
 #include "weft/core/base/hash.h"
 #include "weft/dist/group/nccl/nccl_windows.h"
-#include "weft/parallel/nn/plans/mesh_axes.h"
 
 namespace weft {
 namespace {
 
-// Only the arena is mapped into other ranks. With fsdp gradients weights are gathered into entries.
+// Whether the step gathers weights or activations. Only the arena is mapped into other ranks, and with fsdp gradients
+// weights are gathered into entries. Token ids are too few to count.
 bool Gathers(const Step& step, int axis) {
   return step.node->op == Op::kAllGather && step.node->attrs.Int("axis") == axis &&
-         step.out[0].place.kind == Place::kArena;
+         step.out[0].place.kind == Place::kArena && IsFloating(step.node->outputs[0].dtype);
 }
 
 bool Gathers(const Plan& plan, int axis) {
