@@ -22,7 +22,7 @@ bool WritesInPlace(const Step& step, size_t output) {
   const Place& to = step.out[output].place;
   if (to.kind == Place::kEntry) return true;
   const OpRecord& record = Record(step.node->op);
-  return (record.part >= 0 || record.accumulates) &&
+  return (record.replaces >= 0 || record.accumulates) &&
          std::any_of(step.in.begin(), step.in.end(),
                      [&](const PlannedView& in) { return in.place.kind == to.kind && in.place.offset == to.offset; });
 }

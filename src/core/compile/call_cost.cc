@@ -19,8 +19,8 @@ int64_t DistinctElements(const TensorView& view) {
 
 // Returns which operand holds the elements that the op writes if it runs in place, or -1: all of the result is written.
 int WrittenInPlace(const OpRecord& record, const KernelCall& call) {
-  bool in_place = record.part >= 0 && call.out[0].data && call.out[0].data == call.in[0].data;
-  return in_place ? record.part : -1;
+  bool in_place = record.replaces >= 0 && call.out[0].data && call.out[0].data == call.in[0].data;
+  return in_place ? record.replaces : -1;
 }
 
 }  // namespace

@@ -109,8 +109,8 @@ struct OpRecord {
   int products = 0;                                 // number of matrix products over all labels, for FLOPs
   // The integers of an operand, for kernels that are timed on operands of their own. Null: zeros.
   IntegerRange (*integers)(const Node& node, int operand) = nullptr;
-  bool reads_part = false;   // of operand 0, and no more than it writes
-  int part = -1;             // the operand that replaces a part of operand 0, whose other elements stay; -1: none
+  bool reads_part = false;   // it reads no more of operand 0 than it writes
+  int replaces = -1;         // this operand replaces a part of operand 0, whose other elements stay; -1: none does
   bool accumulates = false;  // it may add its products to an operand
 };
 

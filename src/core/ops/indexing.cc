@@ -206,7 +206,7 @@ void RegisterIndexing(OpTable& t) {
                              .grad = GradScatter,
                              .dims = ScatterDims,
                              .samples = Samples,
-                             .part = 2};
+                             .replaces = 2};
   t[size_t(Op::kScatterAdd)] = {
       .op = Op::kScatterAdd, .infer = InferScatter, .grad = GradScatterAdd, .dims = ScatterDims, .samples = Samples};
   t[size_t(Op::kDynamicSlice)] = {.op = Op::kDynamicSlice,
@@ -220,7 +220,7 @@ void RegisterIndexing(OpTable& t) {
                                    .grad = GradUpdate,
                                    .dims = UpdateDims,
                                    .samples = SamplesUpdate,
-                                   .part = 1};
+                                   .replaces = 1};
 }
 
 }  // namespace weft
