@@ -15,6 +15,7 @@
 #include "weft/core/ir/verify.h"
 #include "weft/core/passes/block.h"
 #include "weft/core/passes/node_time.h"
+#include "weft/core/passes/of_parameters.h"
 
 namespace weft {
 namespace {
@@ -25,7 +26,8 @@ constexpr double kChunkLag = 0.1;
 
 class Interleaver {
  public:
-  explicit Interleaver(const LocalProgram& program) : program_(program), items_(program.graph.nodes.size()) {}
+  explicit Interleaver(const LocalProgram& program)
+      : program_(program), of_parameters_(OfParameters(program.graph)), items_(program.graph.nodes.size()) {}
 
   LocalProgram Run() {
     Number();
@@ -46,7 +48,6 @@ class Interleaver {
   enum class Kind : uint8_t { kMoves, kOnDemand, kLast };  // kOnDemand: before its first reader
   struct Item {
     Kind kind = Kind::kMoves;
-    bool of_parameters = false;
     int chunk = 0;                     // of the node that it computes a part of
     std::vector<int> inputs, readers;  // that move
     int missing = 0;                   // inputs that have no place yet
@@ -69,8 +70,7 @@ class Interleaver {
     NumberChunks();
     for (int i = 0; i < size(); i++) {
       Item& item = items_[size_t(i)];
-      item.kind = KindOf(At(i));
-      item.of_parameters = IsOfParameters(At(i));
+      item.kind = KindOf(i);
       if (item.kind == Kind::kLast) continue;
       item.inputs = MovingInputs(At(i));
       if (item.kind == Kind::kOnDemand) continue;
@@ -100,19 +100,14 @@ class Interleaver {
 
   // A node that needs only parameters comes on demand. So does a node that the backward pass computes again, because
   // its operands exist since the forward pass.
-  Kind KindOf(const Node& node) const {
+  Kind KindOf(int i) const {
+    const Node& node = At(i);
     bool waits = std::any_of(node.inputs.begin(), node.inputs.end(), [this](const Var& in) {
       return items_[size_t(index_.at(&in.node()))].kind == Kind::kLast;
     });
     if (waits || node.phase == Phase::kOptimizer) return Kind::kLast;
     bool again = node.phase == Phase::kBackward && forward_ids_.contains(node.id);  // Recompute copies the node
-    return node.op == Op::kLeaf || IsOfParameters(node) || again ? Kind::kOnDemand : Kind::kMoves;
-  }
-  // Whether it is computed only from parameters and constants.
-  bool IsOfParameters(const Node& node) const {
-    if (node.op == Op::kLeaf) return node.attrs.IntOr("parameter", 0) != 0;
-    return std::all_of(node.inputs.begin(), node.inputs.end(),
-                       [this](const Var& in) { return items_[size_t(index_.at(&in.node()))].of_parameters; });
+    return node.op == Op::kLeaf || of_parameters_[size_t(i)] || again ? Kind::kOnDemand : Kind::kMoves;
   }
 
   // Collectives together take as long as kernels together.
@@ -194,6 +189,7 @@ class Interleaver {
   const LocalProgram& program_;
   absl::flat_hash_map<const Node*, int> index_;
   absl::flat_hash_set<int64_t> forward_ids_;
+  std::vector<bool> of_parameters_;
   std::vector<Item> items_;
   std::vector<int> ready_;  // kernels all of whose operands have a place
   std::vector<int> order_;

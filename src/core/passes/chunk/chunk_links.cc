@@ -3,22 +3,19 @@
 #include <algorithm>
 
 #include "weft/core/passes/node_time.h"
+#include "weft/core/passes/of_parameters.h"
 
 namespace weft {
 
 Links::Links(const LocalProgram& program)
     : program_(program),
       readers_(program.graph.nodes.size()),
-      of_parameters_(program.graph.nodes.size()),
+      of_parameters_(OfParameters(program.graph)),
       serves_(program.graph.nodes.size()) {
   for (int i = 0; i < size(); i++) {
     const Node& node = At(i);
     index_[&node] = i;
     for (size_t k = 0; k < node.inputs.size(); k++) readers_[size_t(IndexOf(node.inputs[k]))].push_back({i, k});
-    of_parameters_[size_t(i)] =
-        node.op == Op::kLeaf
-            ? node.attrs.IntOr("parameter", 0) != 0
-            : std::ranges::all_of(node.inputs, [this](const Var& x) { return of_parameters(IndexOf(x)); });
   }
   for (auto* list : {&program.graph.outputs, &program.graph.writes})
     for (const NamedValue& value : *list) named_.insert(IndexOf(value.value));
