@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "kernels/reference/loops.h"
+#include "parallel/testing.h"
 #include "parallel/training.h"
 #include "share.h"
 #include "weft/core/ir/collective_row.h"
+#include "weft/core/ir/verify.h"
 #include "weft/core/ops/equation.h"
+#include "weft/core/ops/ops.h"
 #include "weft/dist/group/collective_fault.h"
 
 namespace weft {
@@ -234,6 +237,33 @@ TEST(Chunk, LeavesOtherProgramsAsTheyAre) {
           EXPECT_EQ(now[key].calls, was.calls) << family << " " << tp << " " << context;
         }
     }
+  }
+}
+
+// A broadcast is computed in chunks of tokens, and a product that contracts the tokens is computed in chunks of
+// sequences. So it cuts the broadcast in another way.
+TEST(Chunk, CutsMayMeet) {
+  MeshShape mesh{{"tp"}, {2}};
+  Sharding whole(1), first({Shard(0)}), second({Shard(1)});
+  Graph graph = test::Trace([&] {
+    Var x = Leaf("x", DType::kF32, {4, 8, 6}, second), w = Leaf("w", DType::kF32, {6, 5}, whole),
+        up = Leaf("up", DType::kF32, {8, 4}, second), down = Leaf("down", DType::kF32, {4, 3}, first);
+    Var all = Reshard(x, whole);                                                          // [4, 8, 6]
+    Var sums = Broadcast(ReduceSum(all, 2), 2, 6);                                        // [4, 8, 6]
+    Var rows = Einsum("btc,cd->btd", all * sums, w);                                      // [4, 8, 5]
+    Var contracted = Einsum("btc,te->bce", sums, up);                                     // [4, 6, 4]
+    Var reduced = Reshard(Einsum("bce,ef->bcf", contracted, down), whole);                // [4, 6, 3]
+    Var last = Einsum("bcf,fg->bcg", reduced, Leaf("last", DType::kF32, {3, 2}, whole));  // [4, 6, 2]
+    return test::Traced{{{"rows", rows}, {"last", last}}};
+  });
+  LocalProgram program = Partition(graph, {.mesh = mesh}), cut = Chunk(program, {.chunks = 2});
+  VerifyLocal(cut.graph, mesh);
+  for (Op op : {Op::kAllGather, Op::kAllReduce}) {
+    auto made = [op](const LocalProgram& p) {
+      return std::ranges::count_if(p.graph.nodes, [op](const auto& node) { return node->op == op; });
+    };
+    EXPECT_EQ(made(cut), 2 * made(program)) << Name(op);
+    EXPECT_EQ(made(program), 1) << Name(op);
   }
 }
 

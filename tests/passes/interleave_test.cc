@@ -97,7 +97,6 @@ TEST(Interleave, HidesTheCollectivesOfOneSequenceByChunks) {
       double fill = Hidden(PlansOf(model, layout, OverlapMode::kFill, 1).step),
              chunks = Hidden(PlansOf(model, layout, OverlapMode::kChunks, 1).step);
       std::string what = fmt::format("{} {}: {:.3f} {:.3f}", family, Describe(layout), fill, chunks);
-      fprintf(stderr, "%s\n", what.c_str());
       EXPECT_GT(chunks, fill + 0.2) << what;
       EXPECT_GT(chunks, 0.5) << what;
     }

@@ -22,7 +22,7 @@ struct Runtime {
   Coords coords;  // of this rank
   DeviceKind device = DeviceKind::kCpu;
   OverlapMode overlap = OverlapMode::kAuto;
-  int chunks = 0;  // of OverlapMode::kChunks: how many; 0: as Chunk chooses
+  int chunks = 0;  // the number of chunks of OverlapMode::kChunks; 0: Chunk chooses it
 
   bool Overlaps() const {
     return overlap == OverlapMode::kAuto ? device != DeviceKind::kCpu : overlap != OverlapMode::kNever;

@@ -94,15 +94,16 @@ class Chunker {
       return made_.at(KeyOf(v))[size_t(want.chunk)];
     std::tuple key{&v.node(), v.index(), dim, cut.pieces, want.chunk, want.phase};
     if (auto it = cut_.find(key); it != cut_.end()) return it->second;
-    bool broadcast = v.node().op == Op::kBroadcast;
+    bool broadcast = !from && v.node().op == Op::kBroadcast;
     return cut_[key] = broadcast ? BroadcastChunk(v, dim, cut, want) : Sliced(Now(v), dim, cut, want);
   }
 
-  // Returns the same broadcast of fewer rows.
+  // Returns the same broadcast of fewer rows, for one that is not computed in chunks itself.
   Var BroadcastChunk(const Var& v, int dim, const Cut& cut, Wanted want) {
     const Node& node = v.node();
     int added = int(node.attrs.Int("dim"));
     auto chunk = std::make_shared<Node>(node);
+    chunk->phase = want.phase;
     if (added == dim) {
       chunk->attrs.Set({"size", cut.rows(want.chunk)});
       chunk->inputs[0] = Now(node.inputs[0]);
@@ -113,8 +114,8 @@ class Chunker {
     return Emit(std::move(chunk));
   }
 
-  // [.., pieces * piece, ..] as [.., pieces, piece, ..], of which [.., pieces, size, ..] is cut. The copy has the id of
-  // the value that it repeats, as those of Recompute do.
+  // Cuts `size` rows out of each piece: views [.., pieces * piece, ..] as [.., pieces, piece, ..] and slices that. The
+  // copy has the id of the value that it repeats, as those of Recompute do.
   Var Sliced(const Var& v, int dim, const Cut& cut, Wanted want) {
     Node origin = v.node();
     origin.phase = want.phase;

@@ -25,10 +25,11 @@
 namespace weft {
 
 struct ChunkOptions {
-  int chunks = 0;  // 0: two or four, where they are expected to save time; else of all regions with so many rows
-  // What the device has, if `chunks` is 0:
-  double link_time = 50;            // a byte takes so many times as long between ranks as in memory
-  int64_t least_outputs = 1 << 16;  // of a product's chunk on a rank, which is slower per row if it is smaller
+  // The number of chunks of all regions that have as many rows. With 0 there are two or four, where they are expected
+  // to save time. That depends on the other options.
+  int chunks = 0;
+  double link_time = 50;            // how many times as long a byte takes between ranks as in memory
+  int64_t least_outputs = 1 << 16;  // elements that a chunk of a product has at least on a rank
 };
 LocalProgram Chunk(const LocalProgram& program, const ChunkOptions& options = {});
 

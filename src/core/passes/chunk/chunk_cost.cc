@@ -39,8 +39,8 @@ double ChunkCost::LinkTime(int collective) const {
   return link_time_ * FindCollectiveRow(node.op)->cost * bytes * (ranks - 1) / ranks;
 }
 
-// The time of the collectives that chunks of the product wait for, and of those that wait for its chunks, without
-// another product between.
+// The time of the collectives that chunks of the product wait for, and of those that wait for its chunks. Those that
+// another product separates from it do not count.
 double ChunkCost::LinkTimeAround(int product) const {
   double time = 0;
   for (bool up : {true, false}) {
@@ -74,7 +74,7 @@ double ChunkCost::Saving(Phase phase) const {
   for (int i = 0; i < links_.size(); i++) {
     const Node& node = links_.At(i);
     if (node.phase != phase) continue;
-    if (LocalFlops(node) > 0 && !links_.serves(i)) fillers += NodeTime(node);
+    if (phase == Phase::kBackward && LocalFlops(node) > 0 && !links_.serves(i)) fillers += NodeTime(node);
     if (!chosen_[size_t(i)]) continue;
     copies += CopyTime(i);
     if (IsCollective(node.op)) link += LinkTime(i);

@@ -35,7 +35,7 @@ constexpr auto kIsByRows = [] {
 bool Contains(const std::string& labels, char label) { return labels.find(label) != std::string::npos; }
 
 // Returns where the labels have `label`: -1 if nowhere, nullopt if several times.
-std::optional<int> PlaceOf(const std::string& labels, char label) {
+std::optional<int> DimOf(const std::string& labels, char label) {
   size_t at = labels.find(label);
   if (at == std::string::npos) return -1;
   if (labels.find(label, at + 1) != std::string::npos) return std::nullopt;
@@ -52,12 +52,12 @@ std::optional<Rows> RowsAt(const Dims& dims, char label) {
   Rows rows;
   if (IsWhole(dims, label)) return std::nullopt;
   for (const std::string& labels : dims.in) {
-    std::optional<int> dim = PlaceOf(labels, label);
+    std::optional<int> dim = DimOf(labels, label);
     if (!dim) return std::nullopt;
     rows.in.push_back(*dim);
   }
   for (const std::string& labels : dims.out) {
-    std::optional<int> dim = PlaceOf(labels, label);
+    std::optional<int> dim = DimOf(labels, label);
     if (!dim || *dim < 0) return std::nullopt;
     rows.out.push_back(*dim);
   }
