@@ -29,9 +29,10 @@ std::vector<Layout> LayoutsOf(int ranks) {
           layouts.push_back({.dp = dp, .tp = tp, .sequence_parallel = sp, .fsdp = fsdp, .micro_batch = sp ? 1 : 0});
   }
   if (ranks == 4) layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2});
-  for (OverlapMode overlap : {OverlapMode::kNever, OverlapMode::kFill, OverlapMode::kHalves}) {
+  for (OverlapMode overlap : {OverlapMode::kNever, OverlapMode::kFill, OverlapMode::kHalves, OverlapMode::kChunks}) {
     layouts.push_back({.dp = ranks, .fsdp = Fsdp::kFull, .overlap = overlap});
     layouts.push_back({.dp = 1, .tp = ranks, .sequence_parallel = true, .overlap = overlap});
+    layouts.back().chunks = overlap == OverlapMode::kChunks ? 2 : 0;
   }
   for (ExecutorKind executor : {ExecutorKind::kInterpret, ExecutorKind::kEager})
     layouts.push_back({.dp = ranks, .fsdp = Fsdp::kFull, .micro_batch = 1, .executor = executor});
@@ -125,8 +126,8 @@ Gathered TrainWithGathers(const Job& job, Layout layout, GatherMode mode) {
 }
 
 // Gathers move bytes only. Gradients are sent as bf16, so that NCCL sums none of them, and it sums activations in the
-// same order on both sides. The first two steps are issued
-// at once and the rest are replayed. tests/multigpu.sh reads NCCL's log of this test.
+// same order on both sides. The first two steps are issued at once and the rest are replayed. tests/multigpu.sh reads
+// NCCL's log of this test.
 TEST(MultiGpuCopies, CopiedGathersGiveTheBitsOfKernels) {
   setenv("WEFT_TUNE", "0", 1);  // choices by timing could differ between runs
   int ranks = TheGpuWorld().bootstrap.world_size();

@@ -245,16 +245,20 @@ void NoteNoHalves(Config& config) {
 
 // Adds a note if no rows of blocks can be cut.
 void NoteNoChunks(Config& config) {
-  int64_t ranks = config.mesh[kTensorAxis], tokens = config.model.context;
+  int64_t ranks = config.mesh[kTensorAxis], tokens = config.model.context,
+          chunks = std::max<int64_t>(config.parallel.chunks, 2);
   if (config.parallel.overlap != OverlapMode::kChunks) return;
   std::string why;
   if (ranks == 1)
-    why = "mesh.tp is 1, so that no collective moves activations; give more, or fill";
+    why = "mesh.tp is 1, so that blocks have no collectives of activations; give more, or fill";
   else if (config.parallel.sequence_parallel && tokens % ranks != 0)
     why = fmt::format(
         "the ranks of mesh.tp do not hold the same number of a sequence's {} tokens; make model.context a "
         "multiple of {}",
         tokens, ranks);
+  else if (config.parallel.sequence_parallel && tokens / ranks < chunks)
+    why = fmt::format("a rank of mesh.tp holds {} of a sequence's {} tokens, fewer than {} chunks; give fewer chunks",
+                      tokens / ranks, tokens, chunks);
   if (!why.empty())
     config.notes.push_back(PlaceOf(config, "parallel.overlap") + "no rows of blocks are computed in chunks, because " +
                            why);
@@ -277,6 +281,8 @@ absl::Status Resolve(Config& config, int world_size) {
                   fmt::format("{} is {}, but {} started; use ranks={} or mpirun -np {}, or change the mesh",
                               ToString(mesh), RanksText(ranks), world_size, ranks, ranks));
   }
+  if (config.parallel.chunks == 1)
+    return Refuse(config, "parallel.chunks", "expected 0, or 2 to 64 chunks, got 1, which is the whole; give 0 or 2");
   if (config.parallel.sequence_parallel && config.mesh[kTensorAxis] == 1) {
     return Refuse(config, "parallel.sequence_parallel", "needs mesh.tp above 1, got 1; set it to false");
   }
