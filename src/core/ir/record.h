@@ -112,6 +112,9 @@ struct OpRecord {
   bool reads_part = false;   // it reads no more of operand 0 than it writes
   int replaces = -1;         // this operand replaces a part of operand 0, whose other elements stay; -1: none does
   bool accumulates = false;  // it may add its products to an operand
+  // Whether Chunk may compute it in parts: its values along a label that it neither contracts nor blocks depend on the
+  // operands there only. Rope and dropout read positions, and losses are not worth the copies.
+  bool by_rows = false;
 };
 
 using OpTable = std::array<OpRecord, size_t(kNumOps)>;

@@ -40,6 +40,8 @@ void RegisterCollective(OpTable& t) {
   WEFT_COLLECTIVE_OPS(WEFT_RECORD)
 #undef WEFT_RECORD
   t[size_t(Op::kLocalSlice)].reads_part = true;
+  for (Op op : {Op::kAllReduce, Op::kAllGather, Op::kReduceScatter, Op::kLocalSlice, Op::kMaskPartial})
+    t[size_t(op)].by_rows = true;
 }
 
 }  // namespace weft

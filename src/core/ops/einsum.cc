@@ -101,7 +101,8 @@ void RegisterEinsum(OpTable& t) {
                             .dims = EinsumDims,
                             .samples = Samples,
                             .products = 1,
-                            .accumulates = true};
+                            .accumulates = true,
+                            .by_rows = true};
 }
 
 }  // namespace weft

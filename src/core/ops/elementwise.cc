@@ -226,7 +226,10 @@ Var Cast(VarAt a, DType dtype) {
 Var StopGradient(VarAt a) { return EmitOne(Op::kStopGradient, {}, {a.var}, a.loc); }
 
 void RegisterElementwise(OpTable& t) {
-  auto add = [&](OpRecord record) { t[size_t(record.op)] = record; };
+  auto add = [&](OpRecord record) {
+    record.by_rows = true;
+    t[size_t(record.op)] = record;
+  };
 #define WEFT_RECORD(Name, text, linear, ...)        \
   add({.op = Op::k##Name,                           \
        .infer = InferArithmetic,                    \

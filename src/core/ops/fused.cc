@@ -147,6 +147,9 @@ void RegisterFused(OpTable& t) {
                                 .dims = SwiGluGradDims,
                                 .fallback = SwiGluGradFallback,
                                 .samples = SwiGluGradSamples};
+#define WEFT_BY_ROWS(Name, ...) t[size_t(Op::k##Name)].by_rows = true;
+  WEFT_FUSED_OPS(WEFT_BY_ROWS)
+#undef WEFT_BY_ROWS
 }
 
 }  // namespace weft

@@ -155,6 +155,9 @@ void RegisterNorm(OpTable& t) {
                                    .samples = Samples};
   for (Op op : {Op::kRmsNormGradAdd, Op::kLayerNormGradAdd})
     t[size_t(op)] = {op, InferGrad, nullptr, GradDims, FallbackGradAdd, Samples};
+#define WEFT_BY_ROWS(Name, ...) t[size_t(Op::k##Name)].by_rows = true;
+  WEFT_NORM_OPS(WEFT_BY_ROWS)
+#undef WEFT_BY_ROWS
 }
 
 }  // namespace weft

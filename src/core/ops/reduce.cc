@@ -145,6 +145,7 @@ void RegisterReduce(OpTable& t) {
                                   .grad = GradSumOfSquares,
                                   .dims = SumOfSquaresDims,
                                   .samples = SamplesSumOfSquares};
+  for (Op op : {Op::kReduceSum, Op::kReduceMax, Op::kReduceMin}) t[size_t(op)].by_rows = true;
 }
 
 }  // namespace weft

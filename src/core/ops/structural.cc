@@ -292,6 +292,9 @@ void RegisterStructural(OpTable& t) {
       .op = Op::kConcat, .infer = InferConcat, .grad = GradConcat, .dims = BlockedDims, .samples = Samples};
   t[size_t(Op::kReverse)] = {
       .op = Op::kReverse, .infer = InferSame, .grad = GradReverse, .dims = BlockedDims, .samples = Samples};
+#define WEFT_BY_ROWS(Name, ...) t[size_t(Op::k##Name)].by_rows = true;
+  WEFT_STRUCTURAL_OPS(WEFT_BY_ROWS)
+#undef WEFT_BY_ROWS
 }
 
 }  // namespace weft

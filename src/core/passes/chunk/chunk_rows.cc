@@ -1,36 +1,12 @@
 #include "weft/core/passes/chunk/chunk_rows.h"
 
 #include <algorithm>
-#include <array>
 
 #include "weft/core/ir/record.h"
 #include "weft/core/ir/storage.h"
 
 namespace weft {
 namespace {
-
-// Ops whose results depend on a row's operands only, if its label is neither contracted nor blocked. Others read the
-// position of a row, as rotary positions and dropout do, or are never worth the copies, as losses.
-constexpr Op kByRows[] = {
-#define WEFT_OP(Name, ...) Op::k##Name,
-    WEFT_UNARY_OPS(WEFT_OP) WEFT_SCALAR_OPS(WEFT_OP) WEFT_BINARY_OPS(WEFT_OP) WEFT_COMPARE_OPS(WEFT_OP)
-        WEFT_LOGIC_OPS(WEFT_OP) WEFT_OTHER_ELEMENTWISE_OPS(WEFT_OP) WEFT_EINSUM_OPS(WEFT_OP)
-            WEFT_STRUCTURAL_OPS(WEFT_OP) WEFT_NORM_OPS(WEFT_OP) WEFT_FUSED_OPS(WEFT_OP)
-#undef WEFT_OP
-                Op::kReduceSum,
-    Op::kReduceMax,
-    Op::kReduceMin,
-    Op::kAllReduce,
-    Op::kAllGather,
-    Op::kReduceScatter,
-    Op::kLocalSlice,
-    Op::kMaskPartial,
-};
-constexpr auto kIsByRows = [] {
-  std::array<bool, size_t(kNumOps)> is{};
-  for (Op op : kByRows) is[size_t(op)] = true;
-  return is;
-}();
 
 bool Contains(const std::string& labels, char label) { return labels.find(label) != std::string::npos; }
 
@@ -65,7 +41,7 @@ std::optional<Rows> RowsAt(const Dims& dims, char label) {
 }
 
 bool MayHaveRows(const Node& node) {
-  return kIsByRows[size_t(node.op)] &&
+  return Record(node.op).by_rows &&
          std::ranges::none_of(node.inputs, [](const Var& x) { return IsShapeOnly(x.node()); });
 }
 
