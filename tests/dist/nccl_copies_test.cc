@@ -23,6 +23,21 @@ using Op = CollectiveOp;
 constexpr DeviceKind kDouble = DeviceKind::kCuda;
 constexpr size_t kBytes = 1 << 20;
 
+// A request that owns its uses.
+struct Request {
+  std::vector<WindowUse> uses;
+  size_t bytes = kBytes;
+  uint64_t layout = 0;
+
+  operator WindowRequest() const { return {.uses = uses, .bytes = bytes, .layout = layout}; }
+};
+Request Of(WindowEngine engine, const std::vector<int>& axes, size_t bytes = kBytes) {
+  Request request{.bytes = bytes};
+  for (int axis : axes) request.uses.push_back({axis, engine});
+  return request;
+}
+Request Copies(const std::vector<int>& axes, size_t bytes = kBytes) { return Of(WindowEngine::kCopies, axes, bytes); }
+
 // Runs the body on every rank. Afterwards no rule of NCCL was broken, and all windows and their memory are gone.
 void OnNccl(const MeshShape& shape, const std::function<void(DoubleRank&, DeviceMesh&)>& body, int most_us = 0,
             int hosts = 1) {
@@ -84,7 +99,7 @@ TEST(NcclCopies, GatherWhatKernelsDo) {
         [&](DoubleRank& rank, DeviceMesh& mesh) {
           ProcessGroup& group = mesh.World(kDouble);
           ProcessGroup& axis = mesh.Group("x", kDouble);
-          BufferPtr memory = AllocateWindows(mesh, {.axes = std::vector<int>{0}, .bytes = kBytes}).value();
+          BufferPtr memory = AllocateWindows(mesh, Copies({0})).value();
           for (const auto& sizes : kSizes)
             for (bool covered : {true, false}) {
               Bucket bucket(rank, group, static_cast<char*>(memory->data()), sizes, covered);
@@ -114,7 +129,7 @@ TEST(NcclCopies, TakeOnlyWhatFits) {
   OnNccl({{"x"}, {2}}, [&](DoubleRank& rank, DeviceMesh& mesh) {
     ProcessGroup& group = mesh.Group("x", kDouble);
     constexpr size_t kLarge = 4 * kNcclStaging;
-    BufferPtr memory = AllocateWindows(mesh, {.axes = std::vector<int>{0}, .bytes = kLarge}).value();
+    BufferPtr memory = AllocateWindows(mesh, Copies({0}, kLarge)).value();
     BufferPtr outside = rank.device.Allocate(kLarge);
     auto copied = [&](const BufferPtr& at, std::vector<int64_t> sizes, bool covered) {
       group.Run({.op = Op::kBarrier});
@@ -147,8 +162,7 @@ TEST(NcclCopies, AxesAndMemoriesShareNothing) {
       {{"a", "b"}, {2, 2}},
       [&](DoubleRank& rank, DeviceMesh& mesh) {
         std::vector<BufferPtr> memories;
-        for (int i = 0; i < 3; i++)
-          memories.push_back(AllocateWindows(mesh, {.axes = std::vector<int>{0, 1}, .bytes = kBytes}).value());
+        for (int i = 0; i < 3; i++) memories.push_back(AllocateWindows(mesh, Copies({0, 1})).value());
         memories.erase(memories.begin());
         for (int round = 0; round < 4; round++)
           for (const BufferPtr& memory : memories)
@@ -164,10 +178,69 @@ TEST(NcclCopies, AxesAndMemoriesShareNothing) {
       30);
 }
 
+// ---- Symmetric kernels. ----
+
+// The collectives that have a symmetric kernel, of whole numbers, over the ranks of a group.
+std::vector<Collective> CasesAt(char* memory, int ranks, DType dtype, int64_t count) {
+  auto bytes = size_t(count) * SizeOf(dtype);
+  char* out = memory + bytes * size_t(ranks);
+  return {{.op = Op::kAllGather, .in = memory, .out = out, .count = count, .dtype = dtype},
+          {.op = Op::kAllReduce, .in = memory, .out = out, .count = count, .dtype = dtype},
+          {.op = Op::kAllReduce, .in = memory, .out = memory, .count = count, .dtype = dtype},
+          {.op = Op::kReduceScatter, .in = memory, .out = out, .count = count, .dtype = dtype}};
+}
+// Fills what a call reads and writes, makes it, and returns all bytes of `memory`.
+std::vector<char> ResultOf(DoubleRank& rank, ProcessGroup& group, char* memory, const Collective& call) {
+  auto ranks = size_t(group.size()), bytes = 2 * ranks * size_t(call.count) * SizeOf(call.dtype);
+  std::vector<double> values(size_t(call.count) * 2 * ranks);
+  for (size_t i = 0; i < values.size(); i++) values[i] = double((i + size_t(group.rank()) * 3) % 7);
+  Tensor t = Tensor::FromDoubles(values, call.dtype, {int64_t(values.size())});
+  rank.device.Copy(memory, t.data(), bytes);
+  group.EnqueueAll({&call, 1});
+  std::vector<char> got(bytes);
+  rank.device.Copy(got.data(), memory, bytes);
+  return got;
+}
+
+// They give what rings do, whether copy engines make the gathers of the same memory or not. All other calls go by
+// rings.
+TEST(NcclWindows, SymmetricKernelsGiveWhatRingsDo) {
+  using Engine = WindowEngine;
+  int64_t made = 0;
+  for (int ranks = 2; ranks <= 4; ranks++)
+    for (bool copied : {false, true}) {
+      test::FakeCopies before = test::CountFakeCopies();
+      int64_t calls = 0;
+      OnNccl({{"x"}, {ranks}}, [&](DoubleRank& rank, DeviceMesh& mesh) {
+        ProcessGroup& group = mesh.Group("x", kDouble);
+        Request request = Of(Engine::kKernels, {0});
+        if (copied) request.uses.insert(request.uses.begin(), {0, Engine::kCopies});
+        BufferPtr memory = AllocateWindows(mesh, request).value(), plain = rank.device.Allocate(kBytes);
+        for (DType dtype : {DType::kF32, DType::kBF16, DType::kF64, DType::kI32})
+          for (int64_t count : {1, 333, 5000}) {
+            auto *in = static_cast<char*>(memory->data()), *apart = static_cast<char*>(plain->data());
+            std::vector<Collective> cases = CasesAt(in, ranks, dtype, count),
+                                    want = CasesAt(apart, ranks, dtype, count);
+            for (size_t i = 0; i < cases.size(); i++) {
+              EXPECT_EQ(ResultOf(rank, group, in, cases[i]), ResultOf(rank, group, apart, want[i]))
+                  << Name(dtype) << " x " << count << ", case " << i;
+              bool sums = dtype == DType::kF32 || dtype == DType::kBF16;
+              if (rank.context.rank() == 0) calls += cases[i].op == Op::kAllGather ? !copied : sums;
+            }
+          }
+      });
+      test::FakeCopies after = test::CountFakeCopies();
+      EXPECT_EQ(after.symmetric - before.symmetric, ranks * (calls + 2)) << "and two trials";
+      EXPECT_EQ(after.gathers - before.gathers, copied ? ranks * (12 + 2) : 0);
+      made += after.symmetric - before.symmetric;
+    }
+  fmt::print("shown: {} calls by symmetric kernels have the bytes of rings\n", made);
+}
+
 // ---- What NCCL refuses. ----
 
 // Asks for windows and returns the fault that all ranks give. Kernels then gather.
-std::string FaultOf(const MeshShape& shape, const std::function<WindowRequest(int rank)>& request, int hosts = 1) {
+std::string FaultOf(const MeshShape& shape, const std::function<Request(int rank)>& request, int hosts = 1) {
   std::mutex mutex;
   std::vector<std::string> faults;
   OnNccl(
@@ -191,14 +264,13 @@ std::string FaultOf(const MeshShape& shape, const std::function<WindowRequest(in
   return faults[0];
 }
 
-const std::vector<int> kFirstAxis{0}, kSecondAxis{1}, kBothAxes{0, 1};
-WindowRequest Usual(int) { return {.axes = kFirstAxis, .bytes = kBytes}; }
+Request Usual(int) { return Copies({0}); }
 
 TEST(NcclCopies, WhatNcclRefusesIsOneFaultOfAllRanks) {
   const std::pair<const char*, const char*> kCases[] = {{"split", "ncclCommSplit: NCCL says invalid argument"},
                                                         {"memory", "ncclMemAlloc of 6.0 MiB: NCCL says"},
                                                         {"register", "ncclCommWindowRegister: NCCL says"},
-                                                        {"copies", "all_gather by copy engines: NCCL says"}};
+                                                        {"copies", "all_gather in a window: NCCL says"}};
   for (auto [how, text] : kCases)
     for (int ranks = 2; ranks <= 4; ranks++) {
       test::FailingNccl failing(how);
@@ -208,14 +280,14 @@ TEST(NcclCopies, WhatNcclRefusesIsOneFaultOfAllRanks) {
 
 TEST(NcclCopies, RanksNeedTheSameLayout) {
   auto other = [](int rank) {
-    WindowRequest request = Usual(rank);
+    Request request = Usual(rank);
     request.layout = rank == 2 ? 7 : 5;
     return request;
   };
   EXPECT_EQ(FaultOf({{"x"}, {3}}, other),
-            "expected gathers over x at the same offsets on all ranks, got others on rank 2 than on rank 0");
+            "expected collectives over x at the same offsets on all ranks, got others on rank 2 than on rank 0");
   auto by_column = [](int rank) {
-    WindowRequest request = Usual(rank);
+    Request request = Usual(rank);
     request.layout = uint64_t(rank % 2);
     request.bytes = kBytes << rank % 2;
     return request;
@@ -223,7 +295,11 @@ TEST(NcclCopies, RanksNeedTheSameLayout) {
   EXPECT_EQ(FaultOf({{"x", "y"}, {2, 2}}, by_column), "");
   EXPECT_EQ(FaultOf({{"x", "y"}, {1, 2}}, Usual), "group \"x\" has one rank");
   // Over x ranks 0 and 2 find no fault. They still meet over y with the ranks that do.
-  auto last = [](int rank) { return WindowRequest{.axes = kBothAxes, .bytes = kBytes, .layout = uint64_t(rank == 3)}; };
+  auto last = [](int rank) {
+    Request request = Copies({0, 1});
+    request.layout = uint64_t(rank == 3);
+    return request;
+  };
   EXPECT_NE(FaultOf({{"x", "y"}, {2, 2}}, last).find("at the same offsets on all ranks, got others on rank 3"),
             std::string::npos);
 }
@@ -232,8 +308,8 @@ TEST(NcclCopies, RanksNeedTheSameLayout) {
 TEST(NcclCopies, AGroupNeedsOneHost) {
   EXPECT_EQ(FaultOf({{"x", "y"}, {2, 2}}, Usual, 2), "");
   EXPECT_EQ(FaultOf(
-                {{"x", "y"}, {1, 4}}, [](int) { return WindowRequest{.axes = kSecondAxis, .bytes = kBytes}; }, 2),
-            "the ranks of group \"y\" are on several hosts, and copy engines reach one host only");
+                {{"x", "y"}, {1, 4}}, [](int) { return Copies({1}); }, 2),
+            "the ranks of group \"y\" are on several hosts, and a GPU reaches the memory of one host only");
 }
 
 TEST(NcclCopies, ALibraryWithoutWindowsIsNamed) {

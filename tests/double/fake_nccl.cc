@@ -56,7 +56,7 @@ struct Shared {
   bool copies = false;                                 // the policy is zero
   std::vector<std::unique_ptr<MemoryWindow>> windows;  // now registered
   int64_t registered = 0;                              // so far
-  std::atomic<int64_t> under_way{0};                   // gathers by copy engines
+  std::atomic<int64_t> under_way{0};                   // calls in windows
 };
 
 struct Communicator {
@@ -92,7 +92,8 @@ struct Windows {
   };
   std::map<char*, Memory> memory;  // of ncclMemAlloc
   std::string faults;
-  int64_t asked = 0, allocated = 0, gathers = 0;
+  int64_t asked = 0, allocated = 0;
+  int64_t gathers = 0, symmetric = 0;  // by copy engines, and by symmetric kernels
 };
 Windows& TheWindows() {
   static Windows windows;
@@ -160,9 +161,25 @@ struct Grouped {
 };
 thread_local Grouped grouped;
 
+Result PostInWindows(Communicator* comm, Stream stream, Collective call, const MemoryWindow& in,
+                     const MemoryWindow& out);
+
+// As NCCL chooses, the ranks of a communicator have to agree about this.
+bool HasSymmetricKernel(const Collective& call) {
+  return call.op == Op::kAllGather ||
+         ((call.op == Op::kAllReduce || call.op == Op::kReduceScatter) && call.reduce == ReduceOp::kSum &&
+          IsFloating(call.dtype) && call.dtype != DType::kF64);
+}
+
 Result Post(Communicator* comm, Stream stream, Collective call) {
   if (!comm || !stream) return kInvalid;
   auto& device = *static_cast<DeviceDouble*>(stream);
+  if (HasSymmetricKernel(call)) {
+    size_t ranks = size_t(comm->shared->group.size()), bytes = size_t(call.count) * SizeOf(call.dtype);
+    const MemoryWindow* in = Covering(*comm->shared, call.in, bytes * (call.op == Op::kReduceScatter ? ranks : 1));
+    const MemoryWindow* out = Covering(*comm->shared, call.out, bytes * (call.op == Op::kAllGather ? ranks : 1));
+    if (in && out) return PostInWindows(comm, stream, call, *in, *out);
+  }
   if (call.in) call.in = device.Reached(call.in);
   if (call.out) call.out = device.Reached(call.out);
   auto give = [&device, comm = comm->shared, call] {
@@ -177,36 +194,50 @@ Result Post(Communicator* comm, Stream stream, Collective call) {
   return Result::kSuccess;
 }
 
-// A gather by copy engines: each rank writes to the others at the offset of its own output.
-Result PostCopies(Communicator* comm, Stream stream, Collective call) {
-  if (Asked("copies")) return kInvalid;
+// A call in windows reads and writes the other ranks' memory at the offsets of its own operands.
+Result PostInWindows(Communicator* comm, Stream stream, Collective call, const MemoryWindow& in,
+                     const MemoryWindow& out) {
   auto& device = *static_cast<DeviceDouble*>(stream);
-  Shared& shared = *comm->shared;
+  int64_t offsets[2] = {static_cast<const char*>(call.in) - in.data, static_cast<char*>(call.out) - out.data};
+  call.in = device.Reached(call.in);
+  call.out = device.Reached(call.out);
+  auto give = [&device, call, in_at = offsets[0], out_at = offsets[1], comm = comm->shared] {
+    device.Give([&device, call, in_at, out_at, comm] {
+      comm->under_way++;
+      uint64_t number = comm->calls += 3;
+      device.PostAlways([comm, call, in_at, out_at, number] {
+        try {
+          bool at_other_places =
+              !comm->aborted && (!AllSame(Exchange(*comm, out_at, number - 2)) ||
+                                 (!AllSame(Exchange(*comm, in_at, number - 1)) && call.op != Op::kAllGather));
+          if (at_other_places) Blame("a call in a window at other offsets on other ranks");
+        } catch (const std::exception&) {
+          comm->aborted = true;
+        }
+        bool done = comm->Run(call, number);
+        comm->under_way--;
+        std::lock_guard lock(TheWindows().mutex);
+        if (done) (comm->copies ? TheWindows().gathers : TheWindows().symmetric)++;
+      });
+    });
+  };
+  if (grouped.depth > 0)
+    grouped.calls.push_back(std::move(give));
+  else
+    give();
+  return Result::kSuccess;
+}
+
+Result PostCopies(Communicator* comm, Stream stream, const Collective& call) {
+  if (Asked("copies")) return kInvalid;
   if (grouped.depth > 0) Blame("a gather by copy engines in a group call");
+  Shared& shared = *comm->shared;
   auto bytes = size_t(call.count) * SizeOf(call.dtype);
   const MemoryWindow *in = Covering(shared, call.in, bytes),
                      *out = Covering(shared, call.out, bytes * size_t(shared.group.size()));
-  if (!in || !out) Blame("a gather by copy engines outside of a window");
-  int64_t offset = out ? static_cast<char*>(call.out) - out->data : -1;
-  call.in = device.Reached(call.in);
-  call.out = device.Reached(call.out);
-  device.Give([&device, call, offset, comm = comm->shared] {
-    comm->under_way++;
-    uint64_t number = comm->calls += 2;
-    device.PostAlways([comm, call, offset, number] {
-      try {
-        if (!comm->aborted && !AllSame(Exchange(*comm, offset, number - 1)))
-          Blame("a gather by copy engines at other offsets on other ranks");
-      } catch (const std::exception&) {
-        comm->aborted = true;
-      }
-      bool done = comm->Run(call, number);
-      comm->under_way--;
-      std::lock_guard lock(TheWindows().mutex);
-      if (done) TheWindows().gathers++;
-    });
-  });
-  return Result::kSuccess;
+  if (in && out) return PostInWindows(comm, stream, call, *in, *out);
+  Blame("a gather by copy engines outside of a window");
+  return kInvalid;
 }
 
 void RunGrouped(const Grouped& all, Shared& comm, uint64_t number) {
@@ -284,10 +315,12 @@ void fake_nccl_faults(std::string* faults) {
   *faults = std::exchange(TheWindows().faults, {});
 }
 
-// Gets how many gathers copy engines have made, and how many blocks of ncclMemAlloc are not freed.
-void fake_nccl_copies(int64_t* gathers, int64_t* allocated) {
+// Gets how many gathers copy engines have made, how many calls symmetric kernels, and how many blocks of ncclMemAlloc
+// are not freed.
+void fake_nccl_copies(int64_t* gathers, int64_t* symmetric, int64_t* allocated) {
   std::lock_guard lock(TheWindows().mutex);
   *gathers = TheWindows().gathers;
+  *symmetric = TheWindows().symmetric;
   *allocated = TheWindows().allocated;
 }
 
@@ -428,7 +461,7 @@ Result ncclCommWindowRegister(Communicator* comm, void* data, size_t bytes, Memo
 
 Result ncclCommWindowDeregister(Communicator* comm, MemoryWindow* window) {
   Shared& shared = *comm->shared;
-  if (shared.under_way > 0) Blame("a window was deregistered while a gather used it");
+  if (shared.under_way > 0) Blame("a window was deregistered while a call used it");
   std::lock_guard lock(TheWindows().mutex);
   auto it = TheWindows().memory.find(window->data);
   if (it == TheWindows().memory.end() || !it->second.windows.erase(window)) return kInvalid;

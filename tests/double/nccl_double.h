@@ -43,12 +43,13 @@ inline std::string FakeNcclFaults() {
   return faults;
 }
 struct FakeCopies {
-  int64_t gathers;  // that copy engines have made
-  int64_t blocks;   // of NCCL's memory that are not freed
+  int64_t gathers;    // that copy engines have made
+  int64_t symmetric;  // calls that symmetric kernels have made
+  int64_t blocks;     // of NCCL's memory that are not freed
 };
 inline FakeCopies CountFakeCopies() {
   FakeCopies count{};
-  AskFakeNccl<void>("fake_nccl_copies", &count.gathers, &count.blocks);
+  AskFakeNccl<void>("fake_nccl_copies", &count.gathers, &count.symmetric, &count.blocks);
   return count;
 }
 

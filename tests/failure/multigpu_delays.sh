@@ -25,7 +25,8 @@ train() {
   [ "$(wc -l < "$dir/$name.losses")" -eq "$steps" ] || { echo "multigpu_delays: $*: expected $steps losses"; exit 1; }
 }
 meshes=("mesh.dp=$ranks" "mesh.dp=$ranks parallel.fsdp=full" "mesh.tp=$ranks")
-[ "$device" = cpu ] || meshes+=("mesh.dp=$ranks parallel.fsdp=full parallel.gather=copy")
+[ "$device" = cpu ] || meshes+=("mesh.dp=$ranks parallel.fsdp=full parallel.gather=copy"
+  "mesh.tp=$ranks parallel.symmetric_memory=true")
 [ "$ranks" -lt 4 ] || meshes+=("mesh.dp=2 mesh.tp=2 parallel.fsdp=full")
 for mesh in "${meshes[@]}"; do
   # shellcheck disable=SC2086

@@ -155,23 +155,71 @@ TEST(DoubleTraining, GivesTheCpusBitsWithCopiedGathers) {
   }
 }
 
-// The need of a step counts the windows that a run allocates, and a communicator for each axis that gathers.
-TEST(DoubleTraining, CopiedGathersAreInTheMemoryNeed) {
+// Symmetric kernels make sums and gathers of activations and gradients, and with copied gathers only sums.
+TEST(DoubleTraining, GivesTheCpusBitsInSymmetricMemory) {
+  std::vector<Layout> layouts{{.dp = 3},
+                              {.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2},
+                              {.dp = 2, .tp = 2, .fsdp = Fsdp::kGradients}};
+  for (OverlapMode overlap : {OverlapMode::kNever, OverlapMode::kAuto, OverlapMode::kHalves, OverlapMode::kChunks})
+    for (int dp : {1, 2}) {
+      layouts.push_back({.dp = dp, .tp = 2, .sequence_parallel = true, .overlap = overlap});
+      layouts.back().fsdp = dp > 1 ? Fsdp::kFull : Fsdp::kNone;
+      layouts.back().chunks = overlap == OverlapMode::kChunks ? 2 : 0;
+    }
+  uint64_t seed = 320;
+  for (Layout& layout : layouts)
+    for (GatherMode gather : {GatherMode::kKernels, GatherMode::kCopy}) {
+      if (gather == GatherMode::kCopy && layout.fsdp != Fsdp::kFull && !layout.sequence_parallel) continue;
+      DType dtype = seed % 2 ? DType::kF32 : DType::kBF16;
+      Job job{.model = testing_::TinyLlama(),
+              .precision = {dtype, DType::kF32, DType::kF32},
+              .global_batch = 12,
+              .steps = 4};
+      // As above.
+      job.model.context = 8, job.model.ffn = 36, job.model.vocab = 38;
+      layout.gather = GatherMode::kKernels;
+      layout.symmetric_memory = false;
+      RunResult want = testing_::Train(job, layout);
+      layout.gather = gather;
+      layout.symmetric_memory = true;
+      SCOPED_TRACE(testing_::Describe(layout));
+      test::FakeCopies before = test::CountFakeCopies();
+      Ran got = TrainOnDoubles(job, layout, seed, test::NcclGroups, seed % 3 ? 0 : 100);
+      seed++;
+      EXPECT_EQ(got.result.losses, want.losses);
+      EXPECT_EQ(got.result.norms, want.norms);
+      EXPECT_EQ(got.result.eval_sum, want.eval_sum);
+      EXPECT_EQ(got.result.counts, want.counts);
+      test::FakeCopies after = test::CountFakeCopies();
+      EXPECT_GT(after.symmetric - before.symmetric, job.steps * MeshOf(layout).num_ranks());
+      EXPECT_EQ(after.gathers > before.gathers, gather == GatherMode::kCopy);
+      EXPECT_EQ(test::FakeNcclFaults(), "");
+      EXPECT_EQ(after.blocks, before.blocks);
+    }
+}
+
+// The need of a step counts the windows that a run allocates, and a communicator for each axis with copied gathers.
+TEST(DoubleTraining, WindowsAreInTheMemoryNeed) {
   Job job{.model = testing_::TinyLlama(), .precision = {DType::kBF16, DType::kF32, DType::kF32}, .global_batch = 4};
-  for (GatherMode mode : {GatherMode::kKernels, GatherMode::kCopy})
-    test::OnDoubles(4, {.groups = test::NcclGroups}, [&](test::DoubleRank& rank) {
+  job.model.context = 8, job.model.ffn = 36, job.model.vocab = 38;  // as above
+  for (auto [mode, symmetric] : {std::pair{GatherMode::kKernels, false},
+                                 {GatherMode::kCopy, false},
+                                 {GatherMode::kKernels, true},
+                                 {GatherMode::kCopy, true}})
+    test::OnDoubles(4, {.groups = test::NcclGroups}, [&, mode = mode, symmetric = symmetric](test::DoubleRank& rank) {
       RegisterCpuKernels(rank.context.kernels(DeviceKind::kCpu));
       RegisterCollectives(rank.context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
       test::RegisterDoubleKernels(rank.context);
       Layout layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .device = DeviceKind::kCuda, .gather = mode};
+      layout.symmetric_memory = symmetric;
       DeviceMesh mesh(rank.context, rank.groups, MeshOf(layout), rank.groups.kinds());
       testing_::RankRun run(job, layout, rank.context, mesh);
       StepPlans plans = run.training.Compile(run.runtime);
       int64_t copies = MemoryNeedOf(run.training, &plans, DeviceKind::kCuda).communicators - NcclBytes(MeshOf(layout));
       auto arena = int64_t(run.runner->arena_bytes()), windows = int64_t(rank.device.PeakBytes());
       EXPECT_EQ(arena, int64_t(plans.Largest().arena_bytes));
-      EXPECT_EQ(windows > 0, mode == GatherMode::kCopy);
-      EXPECT_EQ(copies, windows > 0 ? kNcclCopyBytes + windows - arena : 0);
+      EXPECT_EQ(windows > 0, symmetric || mode == GatherMode::kCopy);
+      EXPECT_EQ(copies, windows > 0 ? (mode == GatherMode::kCopy ? kNcclCopyBytes : 0) + windows - arena : 0);
     });
 }
 
@@ -203,8 +251,15 @@ TEST(DoubleTraining, WhatCannotBeCopiedIsRefused) {
   }
   job.global_batch = 3;
   job.precision.compute = DType::kBF16;
-  EXPECT_NE(refused().find("got: expected gathers over dp at the same offsets on all ranks"), std::string::npos)
+  EXPECT_NE(refused().find("got: expected collectives over dp at the same offsets on all ranks"), std::string::npos)
       << "workspaces of the CPU's kernels depend on the number of rows";
+  layout.gather = GatherMode::kKernels;
+  layout.symmetric_memory = true;
+  EXPECT_EQ(refused().find("parallel.symmetric_memory: expected NCCL's windows, got: expected collectives over dp at"),
+            0u)
+      << refused();
+  layout.gather = GatherMode::kCopy;
+  layout.symmetric_memory = false;
   layout.fsdp = Fsdp::kGradients;
   EXPECT_EQ(refused(),
             "parallel.gather: expected gathers over several GPUs, as copy asks for, of weights by fsdp full or of "

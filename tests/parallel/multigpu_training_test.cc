@@ -34,6 +34,11 @@ std::vector<Layout> LayoutsOf(int ranks) {
     layouts.push_back({.dp = 1, .tp = ranks, .sequence_parallel = true, .overlap = overlap});
     layouts.back().chunks = overlap == OverlapMode::kChunks ? 2 : 0;
   }
+  for (OverlapMode overlap : {OverlapMode::kAuto, OverlapMode::kHalves}) {
+    layouts.push_back({.tp = ranks, .sequence_parallel = true, .overlap = overlap, .symmetric_memory = true});
+    layouts.push_back({.dp = ranks, .fsdp = Fsdp::kFull, .overlap = overlap, .symmetric_memory = true});
+    layouts.back().gather = GatherMode::kCopy;
+  }
   for (ExecutorKind executor : {ExecutorKind::kInterpret, ExecutorKind::kEager})
     layouts.push_back({.dp = ranks, .fsdp = Fsdp::kFull, .micro_batch = 1, .executor = executor});
   return layouts;

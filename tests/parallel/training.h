@@ -36,6 +36,7 @@ struct Layout {
   OverlapMode overlap = OverlapMode::kAuto;
   int chunks = 0;
   GatherMode gather = GatherMode::kKernels;
+  bool symmetric_memory = false;
 };
 inline MeshShape MeshOf(const Layout& l) {
   if (l.replicate == 1) return {{"dp", "tp"}, {l.dp, l.tp}};
@@ -89,12 +90,13 @@ inline const char* Describe(OverlapMode overlap) {
   Fail("an overlap mode without a name");
 }
 inline std::string Describe(const Layout& l) {
-  return fmt::format("{}dp{}_tp{}{}{}{}{}_{}", l.replicate > 1 ? fmt::format("replicate{}_", l.replicate) : "", l.dp,
+  return fmt::format("{}dp{}_tp{}{}{}{}{}{}_{}", l.replicate > 1 ? fmt::format("replicate{}_", l.replicate) : "", l.dp,
                      l.tp, l.sequence_parallel ? "_sp" : "",
                      l.fsdp == Fsdp::kFull        ? l.regather ? "_full" : "_kept"
                      : l.fsdp == Fsdp::kGradients ? "_gradients"
                                                   : "",
                      l.micro_batch ? fmt::format("_mb{}", l.micro_batch) : "", Describe(l.overlap),
+                     l.symmetric_memory ? "_symmetric" : "",
                      l.executor == ExecutorKind::kCompiled ? "compiled"
                      : l.executor == ExecutorKind::kEager  ? "eager"
                                                            : "interpret");
@@ -117,6 +119,7 @@ inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   o.micro_steps = int((share + micro - 1) / micro);
   o.rows = o.micro_steps == 1 ? job.global_batch : micro * ranks;
   o.gather = l.gather;
+  o.symmetric_memory = l.symmetric_memory;
   o.halves = l.overlap == OverlapMode::kHalves;
   o.tokens = job.model.context;
   o.global_batch = job.global_batch;

@@ -1,4 +1,4 @@
-// GatherMode: how a step gathers weights and activations over GPUs (copied_gathers.h).
+// GatherMode: how a step gathers weights and activations over GPUs (arena_windows.h).
 #pragma once
 #include <cstdint>
 

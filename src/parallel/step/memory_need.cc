@@ -1,9 +1,11 @@
 #include "weft/parallel/step/memory_need.h"
 
+#include <algorithm>
+
 #include "weft/core/base/box.h"
 #include "weft/core/base/shard.h"
 #include "weft/dist/group/nccl/nccl_memory.h"
-#include "weft/parallel/step/copied_gathers.h"
+#include "weft/parallel/step/arena_windows.h"
 
 namespace weft {
 namespace {
@@ -78,9 +80,10 @@ MemoryNeed MemoryNeedOf(const TrainingStep& step, const StepPlans* plans, Device
   if (device == DeviceKind::kCpu) return need;
   need.staging = need.slots * SlotImages(o.micro_steps);
   need.communicators = NcclBytes(o.model.mesh);
-  if (size_t axes = CopiedAxes(o, plans, device).size()) {
+  if (std::vector<WindowUse> uses = WindowsOf(o, plans, device); !uses.empty()) {
+    auto copied = std::ranges::count(uses, WindowEngine::kCopies, &WindowUse::engine);
     size_t arena = plans->Largest().arena_bytes;
-    need.communicators += int64_t(axes) * kNcclCopyBytes + int64_t(WindowBytes(arena, axes) - arena);
+    need.communicators += copied * kNcclCopyBytes + int64_t(WindowBytes(arena, size_t(copied)) - arena);
   }
   return need;
 }

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "weft/core/base/error.h"
-#include "weft/parallel/step/copied_gathers.h"
+#include "weft/parallel/step/arena_windows.h"
 
 namespace weft {
 namespace {

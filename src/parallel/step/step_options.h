@@ -23,6 +23,7 @@ struct StepOptions {
   RecomputeOptions recompute{};  // of executor compiled
   uint64_t seed = 0;
   GatherMode gather = GatherMode::kKernels;  // of executor compiled
+  bool symmetric_memory = false;             // of executor compiled
   bool print_ops = false;                    // executor interpret prints every op that it runs (on rank 0)
   bool check = false;                        // throw Error if a collective would be inserted that no reshard asks for
   // The kernels of the device that runs the step. Ops without a kernel become their compositions.

@@ -122,6 +122,7 @@ struct ParallelConfig {
   OverlapMode overlap = OverlapMode::kAuto;
   int64_t chunks = 0;
   GatherMode gather = GatherMode::kKernels;
+  bool symmetric_memory = false;
   CheckMode check = CheckMode::kNone;
 };
 

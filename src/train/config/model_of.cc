@@ -57,6 +57,7 @@ StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   o.halves = config.parallel.overlap == OverlapMode::kHalves && micro >= 2 && mesh.num_ranks() > 1 &&
              config.executor == ExecutorMode::kCompiled;
   o.gather = config.parallel.gather;
+  o.symmetric_memory = config.parallel.symmetric_memory;
   o.tokens = config.model.context;
   o.global_batch = config.train.global_batch;
   o.recompute.mode = config.train.recompute.mode;

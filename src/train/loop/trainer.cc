@@ -7,7 +7,7 @@
 
 #include "weft/dist/group/consensus.h"
 #include "weft/dist/group/nccl/nccl_memory.h"
-#include "weft/parallel/step/copied_gathers.h"
+#include "weft/parallel/step/arena_windows.h"
 #include "weft/parallel/step/kernel_choices.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"

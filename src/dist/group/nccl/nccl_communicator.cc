@@ -15,11 +15,11 @@ NcclCommunicator::~NcclCommunicator() {
     library_->CommDestroy(comm_);
 }
 
-// NCCL may wait for a call of the copy engines that never ends, so a thread of its own makes that abort.
+// NCCL may wait for a call that never ends, so a thread of its own makes such an abort.
 void NcclCommunicator::Abort() {
   std::lock_guard lock(mutex_);
   if (aborted_.exchange(true)) return;
-  if (engine_ == Engine::kKernels)
+  if (!endless_)
     library_->CommAbort(comm_);
   else
     std::thread([library = library_, comm = comm_] { library->CommAbort(comm); }).detach();

@@ -12,12 +12,8 @@ namespace weft {
 
 class NcclCommunicator {
  public:
-  // The hardware that makes the calls. An abort ends kernels, but not copy engines that wait for a rank.
-  enum class Engine : uint8_t { kKernels, kCopies };
-
-  NcclCommunicator(std::shared_ptr<const NcclLibrary> library, nccl::Communicator* comm,
-                   Engine engine = Engine::kKernels)
-      : library_(std::move(library)), comm_(comm), engine_(engine) {}
+  NcclCommunicator(std::shared_ptr<const NcclLibrary> library, nccl::Communicator* comm)
+      : library_(std::move(library)), comm_(comm) {}
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -25,10 +21,13 @@ class NcclCommunicator {
   const NcclLibrary& library() const { return *library_; }
   const std::shared_ptr<const NcclLibrary>& shared_library() const { return library_; }
   nccl::Communicator* get() const { return comm_; }
-  // Ends the running calls of this rank. Thread-safe and idempotent. With kKernels it blocks until the recordings with
-  // its calls are destroyed, so their owners must release them first. With kCopies it never blocks, and calls may stay
-  // that only the end of the process ends.
+  // Ends the running calls of this rank. Thread-safe and idempotent. Blocks until the recordings with its calls are
+  // destroyed, so their owners must release them first. After set_endless it never blocks, and calls may stay that only
+  // the end of the process ends.
   void Abort();
+  // From now on there may be calls in windows: an abort ends neither copy engines nor symmetric kernels that wait for a
+  // rank.
+  void set_endless() { endless_ = true; }
   bool aborted() const { return aborted_; }
   // Must be held while NCCL is given a call, because an abort frees the communicator. Throws AbortedError after an
   // abort.
@@ -38,9 +37,8 @@ class NcclCommunicator {
  private:
   std::shared_ptr<const NcclLibrary> library_;
   nccl::Communicator* comm_;
-  Engine engine_;
   mutable std::mutex mutex_;
-  std::atomic<bool> aborted_{false};
+  std::atomic<bool> aborted_{false}, endless_{false};
 };
 
 }  // namespace weft

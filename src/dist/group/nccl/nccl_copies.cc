@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <thread>
 #include <utility>
 
 #include "weft/core/base/error.h"
@@ -24,60 +23,9 @@ bool IsIn(const NcclCopies::Window& window, const void* data, size_t bytes) {
 
 }  // namespace
 
-absl::Status NcclCopies::Register(void* memory, size_t bytes, Window window) try {
-  std::unique_lock lock = comm_->Lock();
-  const NcclLibrary& nccl = comm_->library();
-  nccl.Check(nccl.CommWindowRegister(comm_->get(), memory, bytes, &window.handle, nccl::kSymmetric),
-             "ncclCommWindowRegister", comm_->get());
-  if (!window.handle) return absl::UnavailableError("NCCL makes no windows here");
-  windows_.push_back(window);
-  return absl::OkStatus();
-} catch (const std::exception& e) {
-  return absl::UnavailableError(e.what());
+void NcclCopies::Remove(const void* data) {
+  std::erase_if(windows_, [data](const Window& w) { return w.data == data; });
 }
-
-// The first gather connects the ranks. Two are made, because after a single one a word of NCCL 2.28 has the value that
-// recorded gathers wait for, and the first of those would not wait.
-absl::Status NcclCopies::Try(const void* data) try {
-  constexpr size_t kBytes = 64, kOut = 4096;
-  auto window = std::find_if(windows_.begin(), windows_.end(), [data](const Window& w) { return w.data == data; });
-  WEFT_CHECK(window != windows_.end(), "a window that is not registered is tried");
-  char *in = window->staging, *out = in + kOut;
-  size_t all = kBytes * size_t(size_);
-  device_.Fill(in, uint8_t(rank_ + 1), kBytes);
-  device_.Fill(out, 0, all);
-  for (int i = 0; i < 2; i++) Gather(in, out, kBytes);
-  BufferPtr host = device_.AllocateStaging(all);
-  device_.Copy(host->data(), out, all);
-  std::unique_ptr<DeviceRuntime::Event> done = device_.NewEvent();
-  done->Record();
-  while (!done->Done()) std::this_thread::sleep_for(std::chrono::microseconds(50));
-  for (size_t i = 0; i < all; i++)
-    WEFT_CHECK(static_cast<const uint8_t*>(host->data())[i] == uint8_t(i / kBytes + 1),
-               fmt::format("a gather by copy engines: expected {} at byte {}, got {}", uint8_t(i / kBytes + 1), i,
-                           static_cast<const uint8_t*>(host->data())[i]));
-  return absl::OkStatus();
-} catch (const std::exception& e) {
-  return absl::UnavailableError(e.what());
-}
-
-NcclCopies::Window NcclCopies::Take(const void* data) {
-  auto it = std::find_if(windows_.begin(), windows_.end(), [data](const Window& w) { return w.data == data; });
-  if (it == windows_.end()) return {};
-  Window window = *it;
-  windows_.erase(it);
-  return window;
-}
-
-void NcclCopies::Deregister(const void* data) {
-  Window window = Take(data);
-  if (!window.handle) return;
-  std::unique_lock lock = comm_->Lock();
-  const NcclLibrary& nccl = comm_->library();
-  nccl.Check(nccl.CommWindowDeregister(comm_->get(), window.handle), "ncclCommWindowDeregister", comm_->get());
-}
-
-void NcclCopies::Forget(const void* data) { Take(data); }
 
 // Returns the window that holds the call's output, or null.
 const NcclCopies::Window* NcclCopies::WindowOf(const Collective& call) const {

@@ -45,7 +45,7 @@ void NcclGroup::EndCalls() {
 std::string NcclGroup::Fault() const {
   std::string fault = comm_ ? comm_->AsyncError() : "";
   std::shared_ptr<NcclCopies> copies = this->copies();
-  return fault.empty() && copies ? copies->comm().AsyncError() : fault;
+  return fault.empty() && copies ? copies->comm()->AsyncError() : fault;
 }
 
 std::shared_ptr<NcclCopies> NcclGroup::copies() const {
@@ -55,12 +55,11 @@ std::shared_ptr<NcclCopies> NcclGroup::copies() const {
 
 HangGuard NcclGroup::Guard(const std::string& call) const {
   constexpr std::chrono::milliseconds kMost{60'000};
-  return {fmt::format("rank {}", ranks()[size_t(rank())]),
-          fmt::format("group \"{}\": {} (parallel.gather=kernels does without)", name(), call),
+  return {fmt::format("rank {}", ranks()[size_t(rank())]), fmt::format("group \"{}\": {}", name(), call),
           std::min(timeout(), kMost)};
 }
 
-absl::Status NcclGroup::MayCopy() const {
+absl::Status NcclGroup::MayHaveWindows() const {
   if (!comm_) return absl::FailedPreconditionError(fmt::format("group \"{}\" has one rank", name()));
   return comm_->library().HasWindows();
 }
@@ -74,17 +73,23 @@ absl::Status NcclGroup::ConnectCopies() try {
   config.cta_policy = nccl::kCtaPolicyZero;
   config.split_share = 0;
   nccl::Communicator* made = nullptr;
-  HangGuard guard = Guard("ncclCommSplit for gathers by copy engines");
+  HangGuard guard = Guard("ncclCommSplit for gathers by copy engines (parallel.gather=kernels does without)");
   std::unique_lock lock = comm_->Lock();
   comm_->library().Check(comm_->library().CommSplit(comm_->get(), 0, rank(), &made, &config), "ncclCommSplit",
                          comm_->get());
-  auto comm = std::make_shared<NcclCommunicator>(comm_->shared_library(), made, NcclCommunicator::Engine::kCopies);
+  auto comm = std::make_shared<NcclCommunicator>(comm_->shared_library(), made);
+  comm->set_endless();
   replays_->set_endless();
   std::lock_guard copies_lock(copies_mutex_);
-  copies_ = std::make_shared<NcclCopies>(std::move(comm), device(), rank(), size());
+  copies_ = std::make_shared<NcclCopies>(std::move(comm), device(), size());
   return absl::OkStatus();
 } catch (const std::exception& e) {
   return absl::UnavailableError(e.what());
+}
+
+void NcclGroup::AllowSymmetric() {
+  comm_->set_endless();
+  replays_->set_endless();
 }
 
 void NcclGroup::IssueTogether(Issued issued) {

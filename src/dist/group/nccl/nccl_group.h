@@ -3,7 +3,8 @@
 // Sums are NCCL's own. They are not in rank order, and those of 16-bit floats round at every hop. Sends and receives
 // are in stream order like all other calls. So if two ranks send to each other, one must receive first or send in
 // another stream. Each group has a communicator, which connects on first use. A group of one rank has none and only
-// copies. Gathers in memory of AllocateWindows (nccl_windows.h) go by copy engines, on a communicator of their own.
+// copies. In memory of AllocateWindows (nccl_windows.h) gathers go by copy engines, on a communicator of their own, or
+// calls by NCCL's symmetric kernels.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -38,13 +39,17 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   ~NcclGroup() override;
   void Abort(const std::string& reason) override;
 
-  // Returns why copy engines cannot make gathers of this group, or OK as far as this rank knows.
-  absl::Status MayCopy() const;
-  // Makes copies(), unless it has been made. Collective over the group. Requires MayCopy on all ranks, and that no call
-  // is running.
+  // Returns why this group cannot have windows, or OK as far as this rank knows.
+  absl::Status MayHaveWindows() const;
+  // Makes copies(), unless it has been made. Collective over the group. Requires MayHaveWindows on all ranks, and that
+  // no call is running.
   absl::Status ConnectCopies();
   // Those gathers go by copy engines whose operands are in its windows. Null before ConnectCopies.
   std::shared_ptr<NcclCopies> copies() const;
+  // Must be called before the memory of a window of comm() is used.
+  void AllowSymmetric();
+  // Makes all other calls. Null in a group of one rank.
+  const std::shared_ptr<NcclCommunicator>& comm() const { return comm_; }
   StreamedDevice& streams() const { return device(); }
   const std::string& host() const { return host_; }
   // Ends the process if `call`, which waits for the other ranks without a deadline, does not return.

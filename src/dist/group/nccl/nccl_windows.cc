@@ -11,12 +11,18 @@
 #include "weft/dist/group/consensus.h"
 #include "weft/dist/group/nccl/nccl_group.h"
 #include "weft/dist/group/nccl/nccl_memory.h"
+#include "weft/dist/group/nccl/nccl_window.h"
 #include "weft/dist/signals/hang_guard.h"
 
 namespace weft {
 namespace {
 
 constexpr DeviceKind kGpu = DeviceKind::kCuda;
+using Engine = WindowEngine;
+
+size_t NumCopied(std::span<const WindowUse> uses) {
+  return size_t(std::ranges::count(uses, Engine::kCopies, &WindowUse::engine));
+}
 
 absl::Status Fault(const std::exception& e) { return absl::UnavailableError(e.what()); }
 
@@ -30,20 +36,23 @@ class WindowMemory {
   WindowMemory& operator=(const WindowMemory&) = delete;
 
   absl::Status Allocate(size_t bytes);
-  // Collective over the group of `copies`, which is number `index` of the request.
-  absl::Status Register(std::shared_ptr<NcclCopies> copies, const WindowRequest& request, size_t index);
-  const void* data() const { return data_; }
+  // Registers the memory for use number `index` of the request, whose group this is. Collective over the group.
+  absl::Status Register(NcclGroup& group, const WindowRequest& request, size_t index);
+  // Tries the window of that use. Collective over the group.
+  absl::Status Try(NcclGroup& group, const WindowRequest& request, size_t index) const;
   // The memory as a buffer of `bytes`, which keeps `self`.
   static BufferPtr ToBuffer(std::shared_ptr<WindowMemory> self, size_t bytes);
 
  private:
   bool IsLeft() const;
+  char* StagingOf(const WindowRequest& request, size_t index) const;
 
   std::shared_ptr<const NcclLibrary> library_;
   StreamedDevice& device_;
   char* data_ = nullptr;
   size_t bytes_ = 0;
-  std::vector<std::shared_ptr<NcclCopies>> copies_;  // in the order of registration
+  std::vector<NcclWindow> windows_;  // in the order of registration
+  std::vector<std::shared_ptr<NcclCopies>> copies_;
   std::unique_ptr<Buffer> buffer_;
 };
 
@@ -62,27 +71,41 @@ absl::Status WindowMemory::Allocate(size_t bytes) try {
   return Fault(e);
 }
 
-absl::Status WindowMemory::Register(std::shared_ptr<NcclCopies> copies, const WindowRequest& request, size_t index) {
-  char* staging = data_ + WindowOffset(request.bytes, index);
-  absl::Status status = copies->Register(data_, bytes_, {.data = data_, .bytes = request.bytes, .staging = staging});
-  if (status.ok()) copies_.push_back(std::move(copies));
-  return status;
+// Only gathers by copy engines have a staging area.
+char* WindowMemory::StagingOf(const WindowRequest& request, size_t index) const {
+  return data_ + WindowOffset(request.bytes, NumCopied(request.uses.first(index)));
+}
+
+absl::Status WindowMemory::Register(NcclGroup& group, const WindowRequest& request, size_t index) {
+  bool copied = request.uses[index].engine == Engine::kCopies;
+  if (!copied) group.AllowSymmetric();
+  absl::StatusOr<NcclWindow> made = NcclWindow::Register(copied ? group.copies()->comm() : group.comm(), data_, bytes_);
+  if (!made.ok()) return made.status();
+  windows_.push_back(*std::move(made));
+  if (!copied) return absl::OkStatus();
+  group.copies()->Add({.data = data_, .bytes = request.bytes, .staging = StagingOf(request, index)});
+  copies_.push_back(group.copies());
+  return absl::OkStatus();
+}
+
+absl::Status WindowMemory::Try(NcclGroup& group, const WindowRequest& request, size_t index) const {
+  char* at = request.uses[index].engine == Engine::kCopies ? StagingOf(request, index) : data_;
+  return windows_[index].Try(at, device_, group.rank(), group.size());
 }
 
 // Whether calls may use the memory that do not end, on this rank or another.
 bool WindowMemory::IsLeft() const {
   if (std::uncaught_exceptions() > 0 || device_.failure()) return true;
-  for (const auto& copies : copies_)
-    if (copies->comm().aborted()) return true;
-  return false;
+  return std::ranges::any_of(windows_, [](const NcclWindow& window) { return window.comm().aborted(); });
 }
 
 // NCCL's windows go before their memory, in the reverse order of registration.
 WindowMemory::~WindowMemory() {
   bool left = IsLeft();
+  for (const auto& copies : copies_) copies->Remove(data_);
   try {
     if (!left) device_.Synchronize();
-    for (auto it = copies_.rbegin(); it != copies_.rend(); ++it) left ? (*it)->Forget(data_) : (*it)->Deregister(data_);
+    for (auto it = windows_.rbegin(); it != windows_.rend() && !left; ++it) it->Deregister();
   } catch (const std::exception&) {
     left = true;  // the device failed meanwhile, which its next use reports
   }
@@ -97,49 +120,56 @@ BufferPtr WindowMemory::ToBuffer(std::shared_ptr<WindowMemory> self, size_t byte
   return {std::move(self), buffer};
 }
 
-// Returns the first fault of a check that is collective over each axis of the request. It is made for all axes, because
+// Returns the first fault of a check that is collective over the axis of each use. It is made for all of them, because
 // the ranks of another group may find no fault.
-absl::Status OverAxes(const WindowRequest& request, absl::FunctionRef<absl::Status(size_t)> check) {
+absl::Status OverUses(const WindowRequest& request, absl::FunctionRef<absl::Status(size_t)> check) {
   absl::Status first;
-  for (size_t i = 0; i < request.axes.size(); i++)
+  for (size_t i = 0; i < request.uses.size(); i++)
     if (absl::Status status = check(i); first.ok()) first = status;
   return first;
 }
 
 // Only ranks of a group need the same layout.
 absl::Status CheckLayout(DeviceMesh& mesh, const WindowRequest& request) {
-  return OverAxes(request, [&](size_t i) {
-    ProcessGroup& group = mesh.Group(request.axes[i]);
+  return OverUses(request, [&](size_t i) {
+    ProcessGroup& group = mesh.Group(request.uses[i].axis);
     std::vector<std::string> all = GatherBytes(group, fmt::format("{} {}", request.bytes, request.layout));
     auto other = std::ranges::find_if(all, [&](const std::string& layout) { return layout != all[0]; });
     if (other == all.end()) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        fmt::format("expected gathers over {} at the same offsets on all ranks, got others on rank {} than on rank {}",
-                    group.name(), group.ranks()[size_t(other - all.begin())], group.ranks()[0]));
+    return absl::FailedPreconditionError(fmt::format(
+        "expected collectives over {} at the same offsets on all ranks, got others on rank {} than on rank {}",
+        group.name(), group.ranks()[size_t(other - all.begin())], group.ranks()[0]));
   });
 }
 
-// Copy engines reach the memory of one host.
+// The memory of another host cannot be mapped.
 absl::Status CheckHosts(DeviceMesh& mesh, const WindowRequest& request, const std::vector<NcclGroup*>& groups) {
-  return OverAxes(request, [&](size_t i) {
-    std::vector<std::string> hosts = GatherBytes(mesh.Group(request.axes[i]), groups[i]->host());
+  return OverUses(request, [&](size_t i) {
+    std::vector<std::string> hosts = GatherBytes(mesh.Group(request.uses[i].axis), groups[i]->host());
     if (std::ranges::all_of(hosts, [&](const std::string& host) { return host == hosts[0]; })) return absl::OkStatus();
-    return absl::FailedPreconditionError(fmt::format(
-        "the ranks of group \"{}\" are on several hosts, and copy engines reach one host only", groups[i]->name()));
+    return absl::FailedPreconditionError(
+        fmt::format("the ranks of group \"{}\" are on several hosts, and a GPU reaches the memory of one host only",
+                    groups[i]->name()));
   });
 }
 
 absl::StatusOr<std::vector<NcclGroup*>> GroupsOf(DeviceMesh& mesh, const WindowRequest& request) {
   std::vector<NcclGroup*> groups;
-  for (int axis : request.axes) {
-    auto* group = dynamic_cast<NcclGroup*>(&mesh.Group(axis, kGpu));
+  for (const WindowUse& use : request.uses) {
+    auto* group = dynamic_cast<NcclGroup*>(&mesh.Group(use.axis, kGpu));
     if (!group)
       return absl::UnimplementedError(
-          fmt::format("the group of axis {} is not NCCL's", mesh.shape().names[size_t(axis)]));
-    if (absl::Status status = group->MayCopy(); !status.ok()) return status;
+          fmt::format("the group of axis {} is not NCCL's", mesh.shape().names[size_t(use.axis)]));
+    if (absl::Status status = group->MayHaveWindows(); !status.ok()) return status;
     groups.push_back(group);
   }
   return groups;
+}
+
+HangGuard GuardOf(const NcclGroup& group, const WindowUse& use, const std::string& call) {
+  return group.Guard(
+      fmt::format("{} ({} does without)", call,
+                  use.engine == Engine::kCopies ? "parallel.gather=kernels" : "parallel.symmetric_memory=false"));
 }
 
 }  // namespace
@@ -151,25 +181,27 @@ absl::StatusOr<BufferPtr> AllocateWindows(DeviceMesh& mesh, const WindowRequest&
   absl::StatusOr<std::vector<NcclGroup*>> groups = GroupsOf(mesh, request);
   if (absl::Status status = FirstFault(world, groups.status()); !status.ok()) return status;
   if (absl::Status status = FirstFault(world, CheckHosts(mesh, request, *groups)); !status.ok()) return status;
-  auto agree = [&](absl::FunctionRef<absl::Status(NcclGroup&)> step) {
-    for (NcclGroup* group : *groups)
-      if (absl::Status status = FirstFault(world, step(*group)); !status.ok()) return status;
+  auto agree = [&](absl::FunctionRef<absl::Status(NcclGroup&, size_t)> step) {
+    for (size_t i = 0; i < groups->size(); i++)
+      if (absl::Status status = FirstFault(world, step(*(*groups)[i], i)); !status.ok()) return status;
     return absl::OkStatus();
   };
-  if (absl::Status status = agree([](NcclGroup& group) { return group.ConnectCopies(); }); !status.ok()) return status;
-  NcclGroup& first = *groups->front();
-  auto memory = std::make_shared<WindowMemory>(first.copies()->comm().shared_library(), first.streams());
-  absl::Status allocated = memory->Allocate(WindowBytes(request.bytes, request.axes.size()));
-  if (absl::Status status = FirstFault(world, allocated); !status.ok()) return status;
-  size_t index = 0;
-  absl::Status status = agree([&](NcclGroup& group) {
-    HangGuard guard = group.Guard("ncclCommWindowRegister");
-    return memory->Register(group.copies(), request, index++);
+  absl::Status status = agree([&](NcclGroup& group, size_t i) {
+    return request.uses[i].engine == Engine::kCopies ? group.ConnectCopies() : absl::OkStatus();
   });
   if (!status.ok()) return status;
-  status = agree([&](NcclGroup& group) {
-    HangGuard guard = group.Guard("a first gather by copy engines");
-    return group.copies()->Try(memory->data());
+  NcclGroup& first = *groups->front();
+  auto memory = std::make_shared<WindowMemory>(first.comm()->shared_library(), first.streams());
+  status = FirstFault(world, memory->Allocate(WindowBytes(request.bytes, NumCopied(request.uses))));
+  if (!status.ok()) return status;
+  status = agree([&](NcclGroup& group, size_t i) {
+    HangGuard guard = GuardOf(group, request.uses[i], "ncclCommWindowRegister");
+    return memory->Register(group, request, i);
+  });
+  if (!status.ok()) return status;
+  status = agree([&](NcclGroup& group, size_t i) {
+    HangGuard guard = GuardOf(group, request.uses[i], "a first gather in a window");
+    return memory->Try(group, request, i);
   });
   if (!status.ok()) return status;
   return WindowMemory::ToBuffer(std::move(memory), request.bytes);
