@@ -178,6 +178,43 @@ TEST(NcclCopies, AxesAndMemoriesShareNothing) {
       30);
 }
 
+// Those outside of the window go by kernels.
+TEST(NcclCopies, ExchangeWhatKernelsDo) {
+  for (int ranks = 2; ranks <= 4; ranks++)
+    OnNccl(
+        {{"x"}, {ranks}},
+        [&](DoubleRank& rank, DeviceMesh& mesh) {
+          ProcessGroup& group = mesh.Group("x", kDouble);
+          BufferPtr memory = AllocateWindows(mesh, Copies({0})).value(), plain = rank.device.Allocate(kBytes);
+          auto exchanges = [&] {
+            group.Run({.op = Op::kBarrier});
+            return test::CountFakeCopies().exchanges;
+          };
+          for (int64_t count : {1, 333, 20'000})
+            for (bool in : {true, false})
+              for (bool out : {true, false}) {
+                char *from = static_cast<char*>((in ? memory : plain)->data()),
+                     *to = static_cast<char*>((out ? memory : plain)->data()) + count * ranks;
+                Collective call{.op = Op::kAllToAll, .in = from, .out = to, .count = count, .dtype = DType::kU8};
+                auto chunk = size_t(count);
+                for (int to_rank = 0; to_rank < ranks; to_rank++)
+                  rank.device.Fill(from + to_rank * count, uint8_t(1 + group.rank() * 10 + to_rank), chunk);
+                int64_t before = exchanges();
+                auto recording = rank.device.Record([&] { group.EnqueueAll({&call, 1}); });
+                for (int i = 0; i < 2; i++) {
+                  rank.device.Fill(to, 0, chunk * size_t(ranks));
+                  recording->Replay();
+                  std::vector<uint8_t> got(chunk * size_t(ranks));
+                  rank.device.Copy(got.data(), to, got.size());
+                  for (size_t byte = 0; byte < got.size(); byte++)
+                    ASSERT_EQ(got[byte], uint8_t(1 + int(byte / chunk) * 10 + group.rank())) << "byte " << byte;
+                }
+                EXPECT_EQ(exchanges() - before, in && out ? 2 * ranks : 0) << count;
+              }
+        },
+        30);
+}
+
 // ---- Symmetric kernels. ----
 
 // The collectives that have a symmetric kernel, of whole numbers, over the ranks of a group.

@@ -93,7 +93,7 @@ struct Windows {
   std::map<char*, Memory> memory;  // of ncclMemAlloc
   std::string faults;
   int64_t asked = 0, allocated = 0;
-  int64_t gathers = 0, symmetric = 0;  // by copy engines, and by symmetric kernels
+  int64_t gathers = 0, exchanges = 0, symmetric = 0;  // the first two by copy engines, the last by symmetric kernels
 };
 Windows& TheWindows() {
   static Windows windows;
@@ -217,7 +217,9 @@ Result PostInWindows(Communicator* comm, Stream stream, Collective call, const M
         bool done = comm->Run(call, number);
         comm->under_way--;
         std::lock_guard lock(TheWindows().mutex);
-        if (done) (comm->copies ? TheWindows().gathers : TheWindows().symmetric)++;
+        if (!done) return;
+        Windows& w = TheWindows();
+        (!comm->copies ? w.symmetric : call.op == Op::kAllGather ? w.gathers : w.exchanges)++;
       });
     });
   };
@@ -230,13 +232,13 @@ Result PostInWindows(Communicator* comm, Stream stream, Collective call, const M
 
 Result PostCopies(Communicator* comm, Stream stream, const Collective& call) {
   if (Asked("copies")) return kInvalid;
-  if (grouped.depth > 0) Blame("a gather by copy engines in a group call");
+  if (grouped.depth > 0) Blame("a call by copy engines in a group call");
   Shared& shared = *comm->shared;
-  auto bytes = size_t(call.count) * SizeOf(call.dtype);
-  const MemoryWindow *in = Covering(shared, call.in, bytes),
-                     *out = Covering(shared, call.out, bytes * size_t(shared.group.size()));
+  auto chunk = size_t(call.count) * SizeOf(call.dtype), all = chunk * size_t(shared.group.size());
+  const MemoryWindow *in = Covering(shared, call.in, call.op == Op::kAllGather ? chunk : all),
+                     *out = Covering(shared, call.out, all);
   if (in && out) return PostInWindows(comm, stream, call, *in, *out);
-  Blame("a gather by copy engines outside of a window");
+  Blame("a call by copy engines outside of a window");
   return kInvalid;
 }
 
@@ -315,11 +317,12 @@ void fake_nccl_faults(std::string* faults) {
   *faults = std::exchange(TheWindows().faults, {});
 }
 
-// Gets how many gathers copy engines have made, how many calls symmetric kernels, and how many blocks of ncclMemAlloc
-// are not freed.
-void fake_nccl_copies(int64_t* gathers, int64_t* symmetric, int64_t* allocated) {
+// Gets how many gathers and exchanges copy engines have made, how many calls symmetric kernels, and how many blocks of
+// ncclMemAlloc are not freed.
+void fake_nccl_copies(int64_t* gathers, int64_t* exchanges, int64_t* symmetric, int64_t* allocated) {
   std::lock_guard lock(TheWindows().mutex);
   *gathers = TheWindows().gathers;
+  *exchanges = TheWindows().exchanges;
   *symmetric = TheWindows().symmetric;
   *allocated = TheWindows().allocated;
 }
@@ -422,6 +425,11 @@ Result ncclAllReduce(const void* in, void* out, size_t count, Type type, Reducti
 
 Result ncclAllGather(const void* in, void* out, size_t count, Type type, Communicator* c, Stream s) {
   Collective call{.op = Op::kAllGather, .in = in, .out = out, .count = int64_t(count), .dtype = DTypeOf(type)};
+  return c && c->shared->copies ? PostCopies(c, s, call) : Post(c, s, call);
+}
+
+Result ncclAlltoAll(const void* in, void* out, size_t count, Type type, Communicator* c, Stream s) {
+  Collective call{.op = Op::kAllToAll, .in = in, .out = out, .count = int64_t(count), .dtype = DTypeOf(type)};
   return c && c->shared->copies ? PostCopies(c, s, call) : Post(c, s, call);
 }
 

@@ -44,12 +44,13 @@ inline std::string FakeNcclFaults() {
 }
 struct FakeCopies {
   int64_t gathers;    // that copy engines have made
+  int64_t exchanges;  // as well
   int64_t symmetric;  // calls that symmetric kernels have made
   int64_t blocks;     // of NCCL's memory that are not freed
 };
 inline FakeCopies CountFakeCopies() {
   FakeCopies count{};
-  AskFakeNccl<void>("fake_nccl_copies", &count.gathers, &count.symmetric, &count.blocks);
+  AskFakeNccl<void>("fake_nccl_copies", &count.gathers, &count.exchanges, &count.symmetric, &count.blocks);
   return count;
 }
 

@@ -155,6 +155,32 @@ TEST(DoubleTraining, GivesTheCpusBitsWithCopiedGathers) {
   }
 }
 
+// Copy engines exchange the terms of sums that travel as bf16, whether they make the step's gathers or not.
+TEST(DoubleTraining, GivesTheCpusBitsWithCopiedExchanges) {
+  uint64_t seed = 420;
+  for (Layout layout : {Layout{.dp = 3},
+                        {.dp = 2, .tp = 2, .fsdp = Fsdp::kGradients},
+                        {.dp = 4, .fsdp = Fsdp::kFull},
+                        {.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2}}) {
+    Job job{.model = testing_::TinyLlama(),
+            .precision = {DType::kBF16, DType::kF32, DType::kF32, DType::kBF16},
+            .global_batch = 12,
+            .steps = 4};
+    job.model.context = 8, job.model.ffn = 36, job.model.vocab = 38;  // as above
+    SCOPED_TRACE(testing_::Describe(layout));
+    RunResult want = testing_::Train(job, layout);
+    layout.gather = GatherMode::kCopy;
+    test::FakeCopies before = test::CountFakeCopies();
+    Ran got = TrainOnDoubles(job, layout, seed, test::NcclGroups, seed % 2 ? 0 : 100);
+    seed++;
+    EXPECT_EQ(got.result.losses, want.losses);
+    EXPECT_EQ(got.result.norms, want.norms);
+    EXPECT_EQ(got.result.counts, want.counts);
+    EXPECT_GE(test::CountFakeCopies().exchanges - before.exchanges, job.steps * MeshOf(layout).num_ranks());
+    EXPECT_EQ(test::FakeNcclFaults(), "");
+  }
+}
+
 // Symmetric kernels make sums and gathers of activations and gradients, and with copied gathers only sums.
 TEST(DoubleTraining, GivesTheCpusBitsInSymmetricMemory) {
   std::vector<Layout> layouts{{.dp = 3},
@@ -261,9 +287,10 @@ TEST(DoubleTraining, WhatCannotBeCopiedIsRefused) {
   layout.gather = GatherMode::kCopy;
   layout.symmetric_memory = false;
   layout.fsdp = Fsdp::kGradients;
-  EXPECT_EQ(refused(),
-            "parallel.gather: expected gathers over several GPUs, as copy asks for, of weights by fsdp full or of "
-            "activations by sequence_parallel, got a step without such gathers; give kernels");
+  EXPECT_EQ(
+      refused(),
+      "parallel.gather: expected gathers over several GPUs, as copy asks for, of weights by fsdp full or of "
+      "activations by sequence_parallel, or exchanges by precision.wire bf16, got a step without them; give kernels");
   EXPECT_EQ(test::FakeNcclFaults(), "");
 }
 

@@ -6,6 +6,7 @@
 
 #include "weft/core/base/hash.h"
 #include "weft/core/ir/collective_row.h"
+#include "weft/core/ir/wire.h"
 
 namespace weft {
 namespace {
@@ -22,6 +23,11 @@ std::vector<const Plan*> All(const StepPlans& plans) {
   if (plans.accumulate) all.push_back(&*plans.accumulate);
   return all;
 }
+
+// Whether the step exchanges the terms of a sum, which it does in its workspace.
+bool Exchanges(const Step& step, int axis) { return WireOf(step.node->attrs) && step.node->attrs.Int("axis") == axis; }
+
+bool Moves(const Step& step, int axis) { return Gathers(step, axis) || Exchanges(step, axis); }
 
 // Whether a symmetric kernel may make the step's collective over this axis.
 bool IsSymmetric(const Step& step, int axis) {
@@ -45,14 +51,15 @@ std::vector<int> AxesOf(const MeshShape& mesh, const StepPlans& plans, bool (*ha
   return axes;
 }
 
-// A hash of where collectives read and write: gathers only, if copy engines alone need it.
-uint64_t LayoutOf(const StepPlans& plans, bool gathers_only) {
+// A hash of where collectives read and write. If `copies_only`, of those that copy engines make.
+uint64_t LayoutOf(const StepPlans& plans, bool copies_only) {
   StableHash hash;
   for (const Plan* plan : All(plans)) {
     hash.Mix(plan->arena_bytes);
     for (size_t i = 0; i < plan->steps.size(); i++) {
       const Step& step = plan->steps[i];
-      if (gathers_only ? step.node->op != Op::kAllGather : !IsCollective(step.node->op)) continue;
+      if (!IsCollective(step.node->op)) continue;
+      if (copies_only && step.node->op != Op::kAllGather && !WireOf(step.node->attrs)) continue;
       hash.Mix(i);
       hash.Mix(step.workspace_offset);
       for (const auto* views : {&step.in, &step.out}) {
@@ -66,14 +73,14 @@ uint64_t LayoutOf(const StepPlans& plans, bool gathers_only) {
 }
 
 absl::StatusOr<BufferPtr> InWindows(const StepPlans& plans, const Runtime& runtime, const std::vector<WindowUse>& uses,
-                                    bool gathers_only) {
+                                    bool copies_only) {
   auto& mesh = static_cast<DeviceMesh&>(*runtime.mesh);  // every CollectiveContext is one
   return AllocateWindows(mesh,
-                         {.uses = uses, .bytes = plans.Largest().arena_bytes, .layout = LayoutOf(plans, gathers_only)});
+                         {.uses = uses, .bytes = plans.Largest().arena_bytes, .layout = LayoutOf(plans, copies_only)});
 }
 
-bool HasGathers(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
-  return plans && device != DeviceKind::kCpu && !AxesOf(options.model.mesh, *plans, Gathers).empty();
+bool HasMoves(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
+  return plans && device != DeviceKind::kCpu && !AxesOf(options.model.mesh, *plans, Moves).empty();
 }
 
 }  // namespace
@@ -84,18 +91,18 @@ std::vector<WindowUse> WindowsOf(const StepOptions& options, const StepPlans* pl
   if (!plans || device == DeviceKind::kCpu) return uses;
   const MeshShape& mesh = options.model.mesh;
   if (options.gather == GatherMode::kCopy)
-    for (int axis : AxesOf(mesh, *plans, Gathers)) uses.push_back({axis, Engine::kCopies});
+    for (int axis : AxesOf(mesh, *plans, Moves)) uses.push_back({axis, Engine::kCopies});
   if (options.symmetric_memory)
     for (int axis : AxesOf(mesh, *plans, IsSymmetric)) uses.push_back({axis, Engine::kKernels});
   return uses;
 }
 
 absl::Status CheckGather(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
-  if (options.gather != GatherMode::kCopy || HasGathers(options, plans, device)) return absl::OkStatus();
+  if (options.gather != GatherMode::kCopy || HasMoves(options, plans, device)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("expected gathers over several GPUs, as copy asks for, of weights by fsdp full or of activations by "
-                  "sequence_parallel, got {}; give kernels",
-                  device == DeviceKind::kCpu ? "device cpu" : "a step without such gathers"));
+                  "sequence_parallel, or exchanges by precision.wire bf16, got {}; give kernels",
+                  device == DeviceKind::kCpu ? "device cpu" : "a step without them"));
 }
 
 BufferPtr AllocateArena(const TrainingStep& step, const StepPlans& plans, const Runtime& runtime) {

@@ -10,11 +10,11 @@
 namespace weft {
 
 // Returns the windows of a step's arena on GPUs: with GatherMode::kCopy for copy engines over the axes over which it
-// gathers weights or activations into its arena, and with `symmetric_memory` for kernels over those with a collective
-// from its arena into its arena. `plans` may be null.
+// gathers weights or activations into its arena or exchanges the terms of sums (precision.wire), and with
+// `symmetric_memory` for kernels over those with a collective from its arena into its arena. `plans` may be null.
 std::vector<WindowUse> WindowsOf(const StepOptions& options, const StepPlans* plans, DeviceKind device);
 
-// Returns an error if the options ask for copies (kCopy) and a step has no gathers for them.
+// Returns an error if the options ask for copies (kCopy) and a step has no calls for them.
 absl::Status CheckGather(const StepOptions& options, const StepPlans* plans, DeviceKind device);
 
 // Allocates the arena that the programs of a step share, with its windows. Collective over the mesh if the device is a

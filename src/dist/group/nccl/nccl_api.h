@@ -71,9 +71,10 @@ struct Config {
   X(Result, Send, (const void* in, size_t count, Type type, int peer, Communicator* c, Stream s))                     \
   X(Result, Recv, (void* out, size_t count, Type type, int peer, Communicator* c, Stream s))
 
-// Those that gathers by copy engines need. A library may lack them.
+// Those that windows need. A library may lack them.
 #define WEFT_NCCL_WINDOW_FUNCTIONS(X)                                                                               \
   X(Result, MemAlloc, (void** data, size_t bytes))                                                                  \
+  X(Result, AlltoAll, (const void* in, void* out, size_t count, Type type, Communicator* c, Stream s))              \
   X(Result, MemFree, (void* data))                                                                                  \
   X(Result, CommWindowRegister, (Communicator* comm, void* data, size_t bytes, MemoryWindow** made, int flags))           \
   X(Result, CommWindowDeregister, (Communicator* comm, MemoryWindow* window))

@@ -14,7 +14,11 @@ namespace {
 constexpr size_t kStagedAlign = 64;
 size_t StagedBytes(size_t bytes) { return (bytes + kStagedAlign - 1) / kStagedAlign * kStagedAlign; }
 
-size_t InputBytesOf(const Collective& call) { return size_t(call.count) * SizeOf(call.dtype); }
+bool IsMove(const Collective& call) {
+  return call.op == CollectiveOp::kAllGather || call.op == CollectiveOp::kAllToAll;
+}
+// The bytes that a rank sends to each other one.
+size_t ChunkBytesOf(const Collective& call) { return size_t(call.count) * SizeOf(call.dtype); }
 
 bool IsIn(const NcclCopies::Window& window, const void* data, size_t bytes) {
   auto* at = static_cast<const char*>(data);
@@ -30,7 +34,7 @@ void NcclCopies::Remove(const void* data) {
 // Returns the window that holds the call's output, or null.
 const NcclCopies::Window* NcclCopies::WindowOf(const Collective& call) const {
   for (const Window& window : windows_)
-    if (IsIn(window, call.out, InputBytesOf(call) * size_t(size_))) return &window;
+    if (IsIn(window, call.out, ChunkBytesOf(call) * size_t(size_))) return &window;
   return nullptr;
 }
 
@@ -39,13 +43,16 @@ bool NcclCopies::Takes(Issued issued) const {
   size_t staged = 0;
   for (const auto& one : issued) {
     const Collective& call = one->call;
-    if (!window || call.op != CollectiveOp::kAllGather || WindowOf(call) != window) return false;
-    if (!IsIn(*window, call.in, InputBytesOf(call))) staged += StagedBytes(InputBytesOf(call));
+    if (!window || !IsMove(call) || WindowOf(call) != window) return false;
+    bool gather = call.op == CollectiveOp::kAllGather;
+    if (IsIn(*window, call.in, ChunkBytesOf(call) * (gather ? 1 : size_t(size_)))) continue;
+    if (!gather) return false;
+    staged += StagedBytes(ChunkBytesOf(call));
   }
   return window && staged <= kStaging;
 }
 
-// Gathers of a bucket stay apart, because each has its own meeting of the ranks in any case. In a stream they run in
+// Calls of a bucket stay apart, because each has its own meeting of the ranks in any case. In a stream they run in
 // order, so the next bucket may use the same staging area.
 void NcclCopies::Put(Issued issued) {
   size_t staged = 0;
@@ -53,23 +60,24 @@ void NcclCopies::Put(Issued issued) {
     const Collective& call = one->call;
     const Window& window = *WindowOf(call);
     const void* in = call.in;
-    size_t bytes = InputBytesOf(call);
-    if (!IsIn(window, in, bytes)) {
+    size_t bytes = ChunkBytesOf(call);
+    if (call.op == CollectiveOp::kAllGather && !IsIn(window, in, bytes)) {
       char* copy = window.staging + staged;
       device_.Copy(copy, in, bytes);
       staged += StagedBytes(bytes);
       in = copy;
     }
-    Gather(in, call.out, bytes);
+    Make(call.op, in, call.out, bytes);
   }
 }
 
-void NcclCopies::Gather(const void* in, void* out, size_t bytes) {
+void NcclCopies::Make(CollectiveOp op, const void* in, void* out, size_t bytes) {
   std::unique_lock lock = comm_->Lock();
   const NcclLibrary& nccl = comm_->library();
-  nccl.Check(nccl.AllGather(in, out, bytes, nccl::Type::kU8, comm_->get(), device_.Handle()),
-             "all_gather by copy engines", comm_->get());
-  gathers_++;
+  auto function = op == CollectiveOp::kAllGather ? nccl.AllGather : nccl.AlltoAll;
+  nccl.Check(function(in, out, bytes, nccl::Type::kU8, comm_->get(), device_.Handle()),
+             fmt::format("{} by copy engines", Name(op)), comm_->get());
+  made_++;
 }
 
 }  // namespace weft
