@@ -54,7 +54,8 @@ faulty() {
 at=' at [a-z0-9_.]+ [a-z_]+\.cc:[0-9]+' late=$((timeout_s + 2))
 call="(all|reduce)_[a-z]+ #[0-9]+ on (dp|tp|world)" last=$((ranks - 1))
 meshes=("mesh.dp=$ranks" "mesh.tp=$ranks")
-[ "$device" = cpu ] || meshes+=("mesh.dp=$ranks parallel.fsdp=full parallel.gather=copy")
+[ "$device" = cpu ] || meshes+=("mesh.dp=$ranks parallel.fsdp=full parallel.gather=copy"
+  "mesh.tp=$ranks parallel.symmetric_memory=true")
 for mesh in "${meshes[@]}"; do
   faulty "kill $mesh" "$mesh" $last kill:500 10 "died first: .*$call"
   faulty "stop $mesh" "$mesh" $last stop:500 $late "was suspended first: $call, .*$at"
