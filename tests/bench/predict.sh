@@ -74,7 +74,7 @@ weft() {
 # rates NAME [key=value...]: measures the rates of the row.
 rates() {
   local settle=()
-  [ $device = cpu ] || settle=("settle=${SETTLE:-12}")
+  [ $device = cpu ] || settle=("settle=${SETTLE:-12}" seconds=0.1)
   weft "$1.rates" bench rates "config=$config" "${keys[@]}" "${@:2}" "${settle[@]}" --json
 }
 # train NAME PREDICTED_MS [key=value...]: trains as many steps as settle the clocks of a GPU, and 20 more.

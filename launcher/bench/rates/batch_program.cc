@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "launcher/bench/compiled_case.h"
+#include "weft/core/base/error.h"
 #include "weft/core/base/rng.h"
 #include "weft/core/compile/measure.h"
 #include "weft/core/ir/collective_row.h"
@@ -25,6 +26,19 @@ bool WritesInPlace(const Step& step, size_t output) {
   return (record.replaces >= 0 || record.accumulates) &&
          std::any_of(step.in.begin(), step.in.end(),
                      [&](const PlannedView& in) { return in.place.kind == to.kind && in.place.offset == to.offset; });
+}
+
+// All ranks make the same programs, so they need no hash of a layout.
+BufferPtr MemoryOf(const Runtime& runtime, size_t bytes, std::span<const WindowUse> windows) {
+  if (windows.empty() || !runtime.mesh) return runtime.memory().Allocate(bytes);
+  auto& mesh = static_cast<DeviceMesh&>(*runtime.mesh);  // every CollectiveContext is one
+  absl::StatusOr<BufferPtr> memory = AllocateWindows(mesh, {.uses = windows, .bytes = bytes});
+  if (!memory.ok())
+    Fail(
+        fmt::format("expected windows, as parallel.gather and parallel.symmetric_memory ask for, got: {}; give kernels "
+                    "and false",
+                    std::string(memory.status().message())));
+  return *memory;
 }
 
 }  // namespace
@@ -126,13 +140,13 @@ void BatchProgram::AddWrites(const Step& step, const std::shared_ptr<Node>& node
   }
 }
 
-Operands::Operands(const Runtime& runtime, size_t operand_bytes, size_t arena_bytes) : runtime_(runtime) {
+Operands::Operands(const Runtime& runtime, size_t operand_bytes, size_t arena_bytes, std::span<const WindowUse> windows)
+    : runtime_(runtime), arena_bytes_(Rounded(arena_bytes)) {
   constexpr size_t kLeast = 1 << 10, kMost = 1 << 23;  // bytes of random numbers, which are then repeated
   auto elements = int64_t(std::clamp(operand_bytes, kLeast, kMost) / SizeOf(DType::kBF16));
   random_ = RandomTensor(runtime, DType::kBF16, {elements}, "operands");
-  operands_ = runtime.memory().Allocate(std::max(operand_bytes, kAligned));
-  FillRandomly(operands_->data(), operands_->bytes());
-  arena_ = runtime.memory().Allocate(std::max(arena_bytes, kAligned));
+  memory_ = MemoryOf(runtime, arena_bytes_ + std::max(operand_bytes, kAligned), windows);
+  FillRandomly(static_cast<char*>(memory_->data()) + arena_bytes_, memory_->bytes() - arena_bytes_);
 }
 
 void Operands::FillRandomly(void* data, size_t bytes) {
@@ -155,7 +169,7 @@ Tensor Operands::Integers(const ValueInfo& info, IntegerRange range) {
 }
 
 std::unique_ptr<Executable> Operands::Bind(const BatchProgram& program) {
-  size_t offset = 0;
+  size_t offset = arena_bytes_;
   auto bind = [&](const std::string& name, const ValueInfo& info) {
     if (!IsFloating(info.dtype)) {
       Tensor integers = Integers(info, program.IntegersOf(name));
@@ -166,12 +180,12 @@ std::unique_ptr<Executable> Operands::Bind(const BatchProgram& program) {
       FillRandomly(own.data(), own.bytes());
       return own;
     }
-    Tensor operand(operands_, offset, info.dtype, info.shape);
+    Tensor operand(memory_, offset, info.dtype, info.shape);
     offset += Rounded(operand.bytes());
     return operand;
   };
   Plan plan = program.plan();
-  return std::make_unique<Executable>(std::move(plan), program.runtime(), bind, arena_);
+  return std::make_unique<Executable>(std::move(plan), program.runtime(), bind, memory_);
 }
 
 }  // namespace weft

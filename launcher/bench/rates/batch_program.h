@@ -6,11 +6,13 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "weft/core/compile/executable.h"
 #include "weft/core/ir/record.h"
+#include "weft/dist/group/nccl/nccl_windows.h"
 
 namespace weft {
 
@@ -63,7 +65,9 @@ bool WritesInPlace(const Plan& plan, size_t first, size_t count);
 // Memory that several programs use in turns: random operands that none of them writes, and one arena.
 class Operands {
  public:
-  Operands(const Runtime& runtime, size_t operand_bytes, size_t arena_bytes);
+  // With `windows`, all of it is in these windows, so that collectives are made as a step with them makes its own.
+  // Collective over the runtime's mesh then, and throws Error if there can be none.
+  Operands(const Runtime& runtime, size_t operand_bytes, size_t arena_bytes, std::span<const WindowUse> windows = {});
   // Programs and this object must outlive the executable. Throws Error if there is not enough memory.
   std::unique_ptr<Executable> Bind(const BatchProgram& program);
 
@@ -72,8 +76,9 @@ class Operands {
   void FillRandomly(void* data, size_t bytes);
 
   Runtime runtime_;
-  Tensor random_;  // bf16 [n], standard normal; as f32 its values are near those too
-  BufferPtr operands_, arena_;
+  Tensor random_;     // bf16 [n], standard normal; as f32 its values are near those too
+  BufferPtr memory_;  // the arena, then the operands
+  size_t arena_bytes_;
   std::map<std::string, Tensor> integers_;
 };
 

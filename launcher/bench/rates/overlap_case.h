@@ -15,8 +15,8 @@ class OverlapCase {
   // `ms` has the time of each part. Returns nullopt if no plan has both a product and a collective that can be
   // repeated. The parts must outlive the case.
   static std::optional<OverlapCase> Of(const StepParts& parts, const std::map<std::string, double>& ms);
-  // Prints a line with `lost_share`, from 0 to 1. All ranks run it together.
-  void Run(const BenchJob& job) const;
+  // Prints a line with `lost_share`, from 0 to 1. All ranks run it together, in memory with `windows`.
+  void Run(const BenchJob& job, std::span<const WindowUse> windows) const;
 
  private:
   OverlapCase(const StepPart& product, const StepPart& collective, double product_ms, double collective_ms);

@@ -12,6 +12,7 @@
 #include "launcher/plan/planned_step.h"
 #include "weft/core/base/error.h"
 #include "weft/core/ir/collective_row.h"
+#include "weft/parallel/step/arena_windows.h"
 
 namespace weft {
 namespace {
@@ -36,6 +37,11 @@ class PlannedSteps {
     return absl::OkStatus();
   }
   const StepParts& parts() const { return parts_; }
+  // Those of the config's own step.
+  std::vector<WindowUse> windows() const {
+    const PlannedStep& own = *steps_.front();
+    return WindowsOf(own.step().options(), &own.plans(), job_.device);
+  }
 
  private:
   DeviceChoice Device() const { return job_.on_gpu() ? DeviceChoice::kCuda : DeviceChoice::kCpu; }
@@ -101,10 +107,12 @@ absl::Status RunRatesBench(const BenchJob& job) {
   for (const auto& [name, part] : steps.parts())
     (part.work.kind == WorkClass::kCollective ? collectives : kernels).push_back(part);
   job.PrintHead();
+  std::vector<WindowUse> windows = steps.windows();
   std::map<std::string, double> ms = PartsBench(job, std::move(kernels)).Run();
-  // Collectives are timed apart: in turns with kernels each would also wait for the slowest rank.
-  ms.merge(PartsBench(job, std::move(collectives)).Run());
-  if (std::optional<OverlapCase> overlap = OverlapCase::Of(steps.parts(), ms)) overlap->Run(job);
+  // Collectives are timed apart: in turns with kernels each would also wait for the slowest rank. The load on the GPU
+  // has just ended.
+  ms.merge(PartsBench(job, std::move(collectives), windows).Run(/*settles=*/false));
+  if (std::optional<OverlapCase> overlap = OverlapCase::Of(steps.parts(), ms)) overlap->Run(job, windows);
   return RunLadders(job);
 }
 

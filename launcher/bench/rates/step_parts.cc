@@ -46,7 +46,7 @@ Runtime PartsBench::RuntimeOf(const StepPart& part) const {
   return runtime;
 }
 
-std::map<std::string, double> PartsBench::Run() {
+std::map<std::string, double> PartsBench::Run(bool settles) {
   std::map<std::string, double> ms;
   if (parts_.empty()) return ms;
   Compile();
@@ -56,7 +56,7 @@ std::map<std::string, double> PartsBench::Run() {
       for (int64_t k = 0; k < calls * turns_[i]; k++) made_[i]->Run();
     });
   std::vector<BenchWork> works(runs.begin(), runs.end());
-  if (SettleSeconds() > 0) Measure(works, SettleSeconds());
+  if (settles && SettleSeconds() > 0) Measure(works, SettleSeconds());
   std::vector<CallTimes> times = Measure(works, kCases * job_.words.seconds);
   for (size_t i = 0; i < parts_.size(); i++) {
     CallTimes one = times[i].PartOf(turns_[i] * copies_[i]);
@@ -93,7 +93,7 @@ void PartsBench::Bind(absl::FunctionRef<int64_t(size_t)> copies) {
     operand_bytes = std::max(operand_bytes, programs_.back()->operand_bytes());
     arena_bytes = std::max(arena_bytes, programs_.back()->plan().arena_bytes);
   }
-  operands_.emplace(job_.runtime(), operand_bytes, arena_bytes);
+  operands_.emplace(job_.runtime(), operand_bytes, arena_bytes, windows_);
   for (auto& program : programs_) made_.push_back(operands_->Bind(*program));
 }
 

@@ -24,13 +24,15 @@ using StepParts = std::map<std::string, StepPart>;  // by the name of the work
 // Adds the batches of a plan that runs `times` times in a step. The plan must outlive the parts.
 void AddParts(const Plan& plan, const Runtime& runtime, int64_t times, StepParts& parts);
 
-// Times parts in turns. On a GPU a turn has each as often as a step has it, and begins after seconds of load, so that
-// the clocks are those that such a mixture of work leaves the GPU. All ranks time the same parts together.
+// Times parts in turns. On a GPU a turn has each as often as a step has it, and may begin after seconds of load, so
+// that the clocks are those that such a mixture of work leaves the GPU. All ranks time the same parts together.
 class PartsBench {
  public:
-  PartsBench(const BenchJob& job, std::vector<StepPart> parts) : job_(job), parts_(std::move(parts)) {}
-  // Returns the milliseconds of one run of each part, by name. Prints a line for each.
-  std::map<std::string, double> Run();
+  // Collectives are made in memory with `windows` (batch_program.h).
+  PartsBench(const BenchJob& job, std::vector<StepPart> parts, std::vector<WindowUse> windows = {})
+      : job_(job), parts_(std::move(parts)), windows_(std::move(windows)) {}
+  // Returns the milliseconds of one run of each part, by name. Prints a line for each. `settles`: after the load.
+  std::map<std::string, double> Run(bool settles = true);
 
  private:
   double SettleSeconds() const;
@@ -43,6 +45,7 @@ class PartsBench {
 
   const BenchJob& job_;
   std::vector<StepPart> parts_;
+  std::vector<WindowUse> windows_;
   std::vector<std::unique_ptr<BatchProgram>> programs_;
   std::optional<Operands> operands_;
   std::vector<std::unique_ptr<Executable>> made_;

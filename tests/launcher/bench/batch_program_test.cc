@@ -3,10 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include "double/group_double.h"
+#include "double/kernels_double.h"
+#include "double/nccl_double.h"
 #include "launcher/bench/rates/step_parts.h"
 #include "launcher/plan/planned_step.h"
 #include "parallel/training.h"
 #include "weft/core/predict/step_time.h"
+#include "weft/parallel/step/arena_windows.h"
 
 namespace weft {
 namespace {
@@ -150,6 +154,44 @@ TEST(Operands, LetEveryBatchRun) {
         }
       }
     });
+  }
+}
+
+// So each collective of a step is made as the step makes it: by copy engines or by symmetric kernels.
+TEST(Operands, InWindowsHaveTheCollectivesOfAStepInThem) {
+  Layout layout{.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull, .device = DeviceKind::kCuda};
+  layout.symmetric_memory = true;
+  for (GatherMode gather : {GatherMode::kKernels, GatherMode::kCopy}) {
+    layout.gather = gather;
+    test::FakeCopies before = test::CountFakeCopies();
+    test::OnDoubles(4, {.groups = test::NcclGroups}, [&](test::DoubleRank& rank) {
+      RegisterCpuKernels(rank.context.kernels(DeviceKind::kCpu));
+      RegisterCollectives(rank.context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+      test::RegisterDoubleKernels(rank.context);
+      DeviceMesh mesh(rank.context, rank.groups, MeshOf(layout), rank.groups.kinds());
+      Job job{.model = Model("llama"), .precision = {DType::kBF16, DType::kF32, DType::kF32, DType::kBF16}};
+      job.global_batch = 8;
+      TrainingStep step(job.model, OptionsOf(job, layout));
+      Runtime runtime = RuntimeOf(rank.context, mesh, DeviceKind::kCuda);
+      StepPlans plans = step.Compile(runtime);
+      std::vector<WindowUse> windows = WindowsOf(step.options(), &plans, DeviceKind::kCuda);
+      EXPECT_EQ(windows.size(), gather == GatherMode::kCopy ? 4u : 2u);
+      StepParts parts;
+      AddParts(plans.step, runtime, 1, parts);
+      for (const auto& [name, part] : parts) {
+        if (part.work.kind != WorkClass::kCollective) continue;
+        BatchProgram program(plans.step, {{part.first, part.count}}, runtime);
+        Operands operands(runtime, program.operand_bytes(), program.plan().arena_bytes, windows);
+        std::unique_ptr<Executable> run = operands.Bind(program);
+        for (int i = 0; i < 3; i++) run->Run();
+        rank.device.Synchronize();
+      }
+    });
+    test::FakeCopies after = test::CountFakeCopies();
+    EXPECT_GT(after.symmetric - before.symmetric, 100);
+    EXPECT_EQ(after.gathers - before.gathers > 100, gather == GatherMode::kCopy);
+    EXPECT_EQ(after.exchanges - before.exchanges > 50, gather == GatherMode::kCopy);
+    EXPECT_EQ(test::FakeNcclFaults(), "");
   }
 }
 
