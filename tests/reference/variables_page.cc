@@ -28,7 +28,9 @@ constexpr Variable kForUsers[] = {
     {"WEFT_SECRET_FILE", "a file with that secret"},
     {"WEFT_TUNE",
      "`0`: nothing on a GPU is timed or kept: products run by the library's first guess, attention by its first "
-     "backend"},
+     "backend; `settled`: the algorithms of large products are compared under load, as in a step, which takes about "
+     "half "
+     "a second per product when it first runs"},
     {"XDG_CACHE_HOME", "replaces `~/.cache`"},
 };
 

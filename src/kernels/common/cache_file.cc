@@ -116,9 +116,14 @@ std::string CachePath(std::string_view name) {
   return fmt::format("{}/weft/{}.txt", folder, file);
 }
 
-bool MayTime() {
+namespace {
+std::string_view TuneText() {
   const char* text = std::getenv("WEFT_TUNE");
-  return !text || std::string_view(text) != "0";
+  return text ? text : "";
 }
+}  // namespace
+
+bool MayTime() { return TuneText() != "0"; }
+bool TimesUnderLoad() { return TuneText() == "settled"; }
 
 }  // namespace weft

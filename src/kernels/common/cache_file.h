@@ -52,5 +52,7 @@ std::string CachePath(std::string_view name);
 
 // Returns whether kernels may be timed, and files of measurements used: not with WEFT_TUNE=0 in the environment.
 bool MayTime();
+// Returns whether large products are also timed under load: with WEFT_TUNE=settled.
+bool TimesUnderLoad();
 
 }  // namespace weft

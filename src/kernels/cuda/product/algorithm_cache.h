@@ -2,13 +2,15 @@
 // run.
 //
 // The first run of a large product times the library's best candidates on the device, in a recording, which is how
-// training steps run them. The choice is kept in memory and in a file (algorithm_file.h). With WEFT_TUNE=0 in the
-// environment the first candidate is taken, and the file is neither read nor written. One algorithm gives the same bits
-// on every run, because split sums are added in a fixed order.
+// training steps run them. With WEFT_TUNE=settled it then compares the fastest of them under load (load_times.h), which
+// takes about half a second per product. The choice is kept in memory and in a file (algorithm_file.h). With
+// WEFT_TUNE=0 in the environment the first candidate is taken, and the file is neither read nor written. One algorithm
+// gives the same bits on every run, because split sums are added in a fixed order.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "absl/functional/function_ref.h"
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/product/algorithm_file.h"
+#include "weft/kernels/cuda/product/load_times.h"
 
 namespace weft::cuda {
 
@@ -49,6 +52,14 @@ class AlgorithmCache {
     bool settled = false;  // false: new, or chosen during a capture and still to be timed
   };
   using Guesses = std::vector<cublasLtMatmulAlgo_t>;
+  struct Timed {
+    cublasLtMatmulAlgo_t algorithm;
+    float ms;  // of a launch
+  };
+  struct DestroyRecording {
+    void operator()(cudaGraphExec_t recording) const { cudaGraphExecDestroy(recording); }
+  };
+  using Recording = std::unique_ptr<CUgraphExec_st, DestroyRecording>;
 
   Entry MakeEntry(const Product& product) const;
   void Choose(Entry& entry, const Product& product, const ProductKey& key, const Memory& memory);
@@ -57,16 +68,19 @@ class AlgorithmCache {
   void Tune(Entry& entry, const Product& product, const ProductKey& key, const Guesses& guesses, Memory memory);
   float Time(Entry& entry, const Memory& memory, float best);
   float TimeRecorded(Entry& entry, const Memory& memory, int launches);
+  Recording Record(Entry& entry, const Memory& memory, int launches);
   float Elapsed(absl::FunctionRef<void()> issue);
   cublasLtMatmulAlgo_t Fastest(Entry& entry, const Guesses& guesses, const Memory& memory);
+  cublasLtMatmulAlgo_t FastestUnderLoad(Entry& entry, const std::vector<Timed>& close, const Memory& memory);
   cublasStatus_t Launch(Entry& entry, const Memory& memory) const;
   bool Capturing() const;
 
   CudaDevice& device_;
   cublasLtHandle_t blas_;
   cudaStream_t stream_;
-  bool tune_;
+  bool tune_, under_load_;
   cudaEvent_t start_ = nullptr, stop_ = nullptr;
+  LoadTimes load_times_;
   AlgorithmFile file_;
   std::optional<AlgorithmMap> known_;  // the content of the file, read on first use
   absl::node_hash_map<ProductKey, Entry> entries_;
