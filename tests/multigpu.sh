@@ -46,6 +46,19 @@ for ranks; do
     tail -"${WEFT_LINES:-40}" "$folder/log"
     failed=1
   fi
+  logs=(NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING "NCCL_DEBUG_FILE=$folder/symmetric.$ranks.%p")
+  if env "${logs[@]}" timeout 200 mpirun -np "$ranks" --bind-to none "$folder/weft/bin/multigpu_training_test" \
+    --gtest_brief=1 --gtest_filter='MultiGpuSymmetric.*' > "$folder/log" 2>&1; then
+    for call in AllGather AllReduce ReduceScatter; do
+      grep -q "$call \[Symmetric\]" "$folder/symmetric.$ranks".* && continue
+      echo "FAILED symmetric.$ranks: expected NCCL to make $call by a symmetric kernel"
+      failed=1
+    done
+  else
+    echo "FAILED symmetric.$ranks"
+    tail -"${WEFT_LINES:-40}" "$folder/log"
+    failed=1
+  fi
   timeout 400 tests/failure/multigpu_failure.sh "$folder/weft/bin/weft" "$ranks" || failed=1
   timeout 400 tests/failure/multigpu_delays.sh "$folder/weft/bin/weft" "$ranks" || failed=1
 done

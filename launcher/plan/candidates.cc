@@ -84,7 +84,7 @@ void AddOptions(const Chooser& choose, const Sizes& mesh, std::vector<Candidate>
   Words fsdp = shards ? Words{"none", "gradients", "full"} : Words{"none"};
   if (mesh.replicate > 1) fsdp = {"gradients", "full"};
   Words sequence = mesh.tp > 1 ? Words{"false", "true"} : Words{"false"};
-  // auto is always on a GPU, and never on the CPU. Chunks have not run on a GPU yet.
+  // auto is always on a GPU, and never on the CPU. Chunks were slower on the GPUs that were measured (results.md).
   Words overlap = several ? Words{"auto", on_gpu ? "never" : "always", "fill", "halves"} : Words{"auto"};
   if (mesh.tp > 1 && !on_gpu) overlap.emplace_back("chunks");
   for (const std::string& f : choose.Values("parallel.fsdp", fsdp))

@@ -308,11 +308,20 @@ TEST(NcclCopies, WhatNcclRefusesIsOneFaultOfAllRanks) {
                                                         {"memory", "ncclMemAlloc of 6.0 MiB: NCCL says"},
                                                         {"register", "ncclCommWindowRegister: NCCL says"},
                                                         {"copies", "all_gather in a window: NCCL says"}};
+  auto both = [](int) {
+    Request request = Copies({0});
+    request.uses.push_back({0, WindowEngine::kKernels});
+    return request;
+  };
   for (auto [how, text] : kCases)
     for (int ranks = 2; ranks <= 4; ranks++) {
       test::FailingNccl failing(how);
       EXPECT_NE(FaultOf({{"x"}, {ranks}}, Usual).find(text), std::string::npos) << how;
+      EXPECT_NE(FaultOf({{"x"}, {ranks}}, both).find(text), std::string::npos) << how;
     }
+  auto kernels = [](int) { return Of(WindowEngine::kKernels, {0}); };
+  test::FailingNccl failing("register");
+  EXPECT_NE(FaultOf({{"x"}, {2}}, kernels).find("ncclCommWindowRegister: NCCL says"), std::string::npos);
 }
 
 TEST(NcclCopies, RanksNeedTheSameLayout) {
@@ -347,6 +356,13 @@ TEST(NcclCopies, AGroupNeedsOneHost) {
   EXPECT_EQ(FaultOf(
                 {{"x", "y"}, {1, 4}}, [](int) { return Copies({1}); }, 2),
             "the ranks of group \"y\" are on several hosts, and a GPU reaches the memory of one host only");
+}
+
+// Kernels leave such a group out, if another is on one host.
+TEST(NcclWindows, SymmetricKernelsLeaveOutWhatIsOnSeveralHosts) {
+  auto of = [](std::vector<int> axes) { return [axes](int) { return Of(WindowEngine::kKernels, axes); }; };
+  EXPECT_EQ(FaultOf({{"x", "y"}, {2, 2}}, of({0, 1}), 2), "");
+  EXPECT_NE(FaultOf({{"x", "y"}, {1, 4}}, of({1}), 2).find("are on several hosts"), std::string::npos);
 }
 
 TEST(NcclCopies, ALibraryWithoutWindowsIsNamed) {

@@ -74,6 +74,7 @@ class DeviceDouble final : public StreamedDevice {
     if (bytes == 0) return;
     char* target = Reached(static_cast<char*>(data));
     Post([=] { std::memset(target, byte, bytes); });
+    filled_ = current_;
   }
   void Synchronize() override {
     WEFT_CHECK(recording() == 0, "the double was waited for while it recorded");
@@ -133,6 +134,8 @@ class DeviceDouble final : public StreamedDevice {
     Post([=, to = Reached(to), chunks = ReachedAs(chunks)] { SumChunksOnHost(to, dtype, chunks, num_chunks, count); });
   }
   void* Handle() override { return this; }
+  // Whether the last work of the current stream is a Fill.
+  bool has_just_filled() const { return filled_ == current_; }
 
   // Returns where the bytes of one of the double's addresses really are, for work that runs on it. Addresses of the
   // host stay as they are.
@@ -165,6 +168,7 @@ class DeviceDouble final : public StreamedDevice {
   }
   // Calls `issue`, which posts work to the current stream. While recording, it is called at each replay instead.
   void Give(std::function<void()> issue) {
+    if (filled_ == current_) filled_ = nullptr;
     if (recording() > 0)
       tape_.push_back({current_, std::move(issue)});
     else
@@ -274,6 +278,7 @@ class DeviceDouble final : public StreamedDevice {
   size_t most_staging_ = SIZE_MAX;
   uint64_t next_seed_;
   StreamDouble* newest_ = nullptr;
+  const StreamDouble* filled_ = nullptr;
   std::map<char*, BufferPtr> memory_;  // the bytes of each address
   std::vector<BufferPtr> staging_;
   std::vector<Issued> tape_;  // the work of the current recording

@@ -178,7 +178,10 @@ Result Post(Communicator* comm, Stream stream, Collective call) {
     size_t ranks = size_t(comm->shared->group.size()), bytes = size_t(call.count) * SizeOf(call.dtype);
     const MemoryWindow* in = Covering(*comm->shared, call.in, bytes * (call.op == Op::kReduceScatter ? ranks : 1));
     const MemoryWindow* out = Covering(*comm->shared, call.out, bytes * (call.op == Op::kAllGather ? ranks : 1));
-    if (in && out) return PostInWindows(comm, stream, call, *in, *out);
+    if (in && out) {
+      if (!device.has_just_filled()) Blame("a symmetric kernel that may start before the kernel before it has ended");
+      return PostInWindows(comm, stream, call, *in, *out);
+    }
   }
   if (call.in) call.in = device.Reached(call.in);
   if (call.out) call.out = device.Reached(call.out);

@@ -245,7 +245,8 @@ TEST(DoubleTraining, WindowsAreInTheMemoryNeed) {
       auto arena = int64_t(run.runner->arena_bytes()), windows = int64_t(rank.device.PeakBytes());
       EXPECT_EQ(arena, int64_t(plans.Largest().arena_bytes));
       EXPECT_EQ(windows > 0, symmetric || mode == GatherMode::kCopy);
-      EXPECT_EQ(copies, windows > 0 ? (mode == GatherMode::kCopy ? kNcclCopyBytes : 0) + windows - arena : 0);
+      int64_t of_nccl = (mode == GatherMode::kCopy ? kNcclCopyBytes : 0) + (symmetric ? 2 * NcclSymmetricBytes(2) : 0);
+      EXPECT_EQ(copies, windows > 0 ? of_nccl + windows - arena : 0);
     });
 }
 
@@ -271,9 +272,7 @@ TEST(DoubleTraining, WhatCannotBeCopiedIsRefused) {
   EXPECT_GT(copied(), 0);
   {
     test::FailingNccl failing("memory");
-    EXPECT_EQ(
-        refused().find("parallel.gather: expected gathers by copy engines, as copy asks for, got: ncclMemAlloc of "),
-        0u);
+    EXPECT_EQ(refused().find("expected windows of NCCL, as parallel.gather=copy needs, got: ncclMemAlloc of "), 0u);
   }
   job.global_batch = 3;
   job.precision.compute = DType::kBF16;
@@ -281,8 +280,10 @@ TEST(DoubleTraining, WhatCannotBeCopiedIsRefused) {
       << "workspaces of the CPU's kernels depend on the number of rows";
   layout.gather = GatherMode::kKernels;
   layout.symmetric_memory = true;
-  EXPECT_EQ(refused().find("parallel.symmetric_memory: expected NCCL's windows, got: expected collectives over dp at"),
-            0u)
+  EXPECT_EQ(
+      refused().find(
+          "expected windows of NCCL, as parallel.symmetric_memory=true needs, got: expected collectives over dp "),
+      0u)
       << refused();
   layout.gather = GatherMode::kCopy;
   layout.symmetric_memory = false;

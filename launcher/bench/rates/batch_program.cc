@@ -6,10 +6,12 @@
 
 #include "launcher/bench/compiled_case.h"
 #include "weft/core/base/error.h"
+#include "weft/core/base/hash.h"
 #include "weft/core/base/rng.h"
 #include "weft/core/compile/measure.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/storage.h"
+#include "weft/parallel/step/arena_windows.h"
 
 namespace weft {
 namespace {
@@ -28,16 +30,17 @@ bool WritesInPlace(const Step& step, size_t output) {
                      [&](const PlannedView& in) { return in.place.kind == to.kind && in.place.offset == to.offset; });
 }
 
-// All ranks make the same programs, so they need no hash of a layout.
-BufferPtr MemoryOf(const Runtime& runtime, size_t bytes, std::span<const WindowUse> windows) {
+BufferPtr MemoryOf(const Runtime& runtime, size_t bytes, std::span<const BatchProgram* const> programs,
+                   std::span<const WindowUse> windows) {
   if (windows.empty() || !runtime.mesh) return runtime.memory().Allocate(bytes);
+  StableHash layout;
+  for (const BatchProgram* program : programs) {
+    layout.Mix(program->operand_bytes().arena);
+    layout.Mix(WindowLayoutOf(program->plan()));
+  }
   auto& mesh = static_cast<DeviceMesh&>(*runtime.mesh);  // every CollectiveContext is one
-  absl::StatusOr<BufferPtr> memory = AllocateWindows(mesh, {.uses = windows, .bytes = bytes});
-  if (!memory.ok())
-    Fail(
-        fmt::format("expected windows, as parallel.gather and parallel.symmetric_memory ask for, got: {}; give kernels "
-                    "and false",
-                    std::string(memory.status().message())));
+  absl::StatusOr<BufferPtr> memory = AllocateWindows(mesh, {.uses = windows, .bytes = bytes, .layout = layout.value()});
+  if (!memory.ok()) Fail(WindowFault(windows, memory.status()));
   return *memory;
 }
 
@@ -70,7 +73,8 @@ BatchProgram::BatchProgram(const Plan& plan, const std::vector<Run>& runs, const
   plan_ = MakePlan(program_, runtime_);
   for (const auto& leaf : plan_.leaves)
     if (IsFloating(leaf->outputs[0].dtype) && !Writes(leaf->attrs.Text("name")))
-      operand_bytes_ += Rounded(BytesOf(leaf->outputs[0]));
+      (IsEntry(leaf->attrs.Text("name")) ? operand_bytes_.entries : operand_bytes_.arena) +=
+          Rounded(BytesOf(leaf->outputs[0]));
 }
 
 IntegerRange BatchProgram::IntegersOf(const std::string& entry) const {
@@ -95,8 +99,10 @@ Var BatchProgram::Cloned(const Var& value) {
   const Node& node = value.node();
   if (node.op == Op::kLeaf || made_.contains(&node)) {
     auto [it, is_new] = leaves_.emplace(std::pair(&node, value.index()), Var());
-    if (is_new) it->second = LeafOf(value, fmt::format("operand{}", leaves_.size()));
-    return it->second;
+    if (!is_new) return it->second;
+    std::string name = fmt::format("operand{}", leaves_.size());
+    if (node.op == Op::kLeaf) entries_[name] = true;
+    return it->second = LeafOf(value, name);
   }
   std::shared_ptr<Node>& view = views_[&node];
   if (!view) {
@@ -140,13 +146,22 @@ void BatchProgram::AddWrites(const Step& step, const std::shared_ptr<Node>& node
   }
 }
 
-Operands::Operands(const Runtime& runtime, size_t operand_bytes, size_t arena_bytes, std::span<const WindowUse> windows)
-    : runtime_(runtime), arena_bytes_(Rounded(arena_bytes)) {
+Operands::Operands(const Runtime& runtime, std::span<const BatchProgram* const> programs,
+                   std::span<const WindowUse> windows)
+    : runtime_(runtime) {
+  size_t operand_bytes = kAligned, entry_bytes = kAligned;
+  for (const BatchProgram* program : programs) {
+    arena_bytes_ = std::max(arena_bytes_, Rounded(program->plan().arena_bytes));
+    operand_bytes = std::max(operand_bytes, program->operand_bytes().arena);
+    entry_bytes = std::max(entry_bytes, program->operand_bytes().entries);
+  }
   constexpr size_t kLeast = 1 << 10, kMost = 1 << 23;  // bytes of random numbers, which are then repeated
-  auto elements = int64_t(std::clamp(operand_bytes, kLeast, kMost) / SizeOf(DType::kBF16));
+  auto elements = int64_t(std::clamp(std::max(operand_bytes, entry_bytes), kLeast, kMost) / SizeOf(DType::kBF16));
   random_ = RandomTensor(runtime, DType::kBF16, {elements}, "operands");
-  memory_ = MemoryOf(runtime, arena_bytes_ + std::max(operand_bytes, kAligned), windows);
+  memory_ = MemoryOf(runtime, arena_bytes_ + operand_bytes, programs, windows);
   FillRandomly(static_cast<char*>(memory_->data()) + arena_bytes_, memory_->bytes() - arena_bytes_);
+  entries_ = runtime.memory().Allocate(entry_bytes);
+  FillRandomly(entries_->data(), entries_->bytes());
 }
 
 void Operands::FillRandomly(void* data, size_t bytes) {
@@ -169,7 +184,7 @@ Tensor Operands::Integers(const ValueInfo& info, IntegerRange range) {
 }
 
 std::unique_ptr<Executable> Operands::Bind(const BatchProgram& program) {
-  size_t offset = arena_bytes_;
+  size_t in_arena = arena_bytes_, in_entries = 0;
   auto bind = [&](const std::string& name, const ValueInfo& info) {
     if (!IsFloating(info.dtype)) {
       Tensor integers = Integers(info, program.IntegersOf(name));
@@ -180,7 +195,9 @@ std::unique_ptr<Executable> Operands::Bind(const BatchProgram& program) {
       FillRandomly(own.data(), own.bytes());
       return own;
     }
-    Tensor operand(memory_, offset, info.dtype, info.shape);
+    bool entry = program.IsEntry(name);
+    size_t& offset = entry ? in_entries : in_arena;
+    Tensor operand(entry ? entries_ : memory_, offset, info.dtype, info.shape);
     offset += Rounded(operand.bytes());
     return operand;
   };

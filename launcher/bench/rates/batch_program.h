@@ -1,7 +1,7 @@
 // BatchProgram: batches of a plan by themselves, on operands of their own, so that they can be timed.
 //
 //   BatchProgram program(plan, {{first, count, 8}}, runtime);   // eight times the batch
-//   Operands operands(runtime, program.operand_bytes(), program.plan().arena_bytes);
+//   Operands operands(runtime, std::array{&program});
 //   std::unique_ptr<Executable> run = operands.Bind(program);
 #pragma once
 #include <map>
@@ -32,8 +32,13 @@ class BatchProgram {
 
   const Plan& plan() const { return plan_; }
   const Runtime& runtime() const { return runtime_; }
-  // Bytes of the operands that may have any value and keep it, each rounded up to 256.
-  size_t operand_bytes() const { return operand_bytes_; }
+  // Bytes of the operands that may have any value and keep it, each rounded up to 256: those in the plan's arena, and
+  // those in entries of the state.
+  struct OperandBytes {
+    size_t arena = 0, entries = 0;
+  };
+  const OperandBytes& operand_bytes() const { return operand_bytes_; }
+  bool IsEntry(const std::string& operand) const { return entries_.contains(operand); }
   // Whether an entry is written, so that it needs memory of its own.
   bool Writes(const std::string& entry) const { return written_.contains(entry); }
   // Returns the values that an entry of integers may have, for example of token ids.
@@ -50,10 +55,10 @@ class BatchProgram {
   std::map<std::pair<const Node*, int>, Var> leaves_;
   std::map<const Node*, std::shared_ptr<Node>> views_;
   std::map<std::string, IntegerRange> integers_;
-  std::map<std::string, bool> written_;
+  std::map<std::string, bool> written_, entries_;
   LocalProgram program_;
   Plan plan_;
-  size_t operand_bytes_ = 0;
+  OperandBytes operand_bytes_;
 };
 
 // Whether a batch can run several times in one program: it writes nothing in place, its calls could not join those of
@@ -65,9 +70,10 @@ bool WritesInPlace(const Plan& plan, size_t first, size_t count);
 // Memory that several programs use in turns: random operands that none of them writes, and one arena.
 class Operands {
  public:
-  // With `windows`, all of it is in these windows, so that collectives are made as a step with them makes its own.
-  // Collective over the runtime's mesh then, and throws Error if there can be none.
-  Operands(const Runtime& runtime, size_t operand_bytes, size_t arena_bytes, std::span<const WindowUse> windows = {});
+  // With `windows`, what a step has in its arena is in these windows, so that collectives are made as a step with them
+  // makes its own. Collective over the runtime's mesh then, and throws Error if there can be none.
+  Operands(const Runtime& runtime, std::span<const BatchProgram* const> programs,
+           std::span<const WindowUse> windows = {});
   // Programs and this object must outlive the executable. Throws Error if there is not enough memory.
   std::unique_ptr<Executable> Bind(const BatchProgram& program);
 
@@ -76,9 +82,10 @@ class Operands {
   void FillRandomly(void* data, size_t bytes);
 
   Runtime runtime_;
-  Tensor random_;     // bf16 [n], standard normal; as f32 its values are near those too
-  BufferPtr memory_;  // the arena, then the operands
-  size_t arena_bytes_;
+  Tensor random_;  // bf16 [n], standard normal; as f32 its values are near those too
+  size_t arena_bytes_ = 0;
+  BufferPtr memory_;  // the arena, then its operands
+  BufferPtr entries_;
   std::map<std::string, Tensor> integers_;
 };
 

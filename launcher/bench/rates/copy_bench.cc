@@ -1,5 +1,7 @@
 // weft bench copy: times y = -x over sizes. Ops that are bound by memory take about as long per byte, and small ones
 // take what any op takes.
+#include <array>
+
 #include "fmt/format.h"
 #include "launcher/bench/bench_job.h"
 #include "launcher/bench/compiled_case.h"
@@ -20,7 +22,8 @@ void RunCase(const BenchJob& job, DType dtype, int64_t bytes) {
   constexpr int kCopies = 16;  // in one run, so that the launch of a recording costs little in comparison
   Plan plan = MakePlan(program, runtime);
   BatchProgram copies(plan, {{0, 1, kCopies}}, runtime);
-  Operands operands(runtime, copies.operand_bytes(), copies.plan().arena_bytes);
+  const std::array<const BatchProgram*, 1> programs{&copies};
+  Operands operands(runtime, programs);
   std::unique_ptr<Executable> run = operands.Bind(copies);
   BenchLine line{.kind = "copy", .name = BytesText(size_t(bytes)), .dtype = Name(dtype), .unit = "GB/s"};
   line.sizes = {{"bytes", 2 * elements * int64_t(SizeOf(dtype))}};

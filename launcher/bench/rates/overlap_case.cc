@@ -54,8 +54,8 @@ void OverlapCase::Run(const BenchJob& job, std::span<const WindowUse> windows) c
   Runtime runtime = job.runtime();
   runtime.overlap = OverlapMode::kAlways;
   BatchProgram products = ProgramOf(runtime, false), both = ProgramOf(runtime, true);
-  Operands operands(runtime, std::max(products.operand_bytes(), both.operand_bytes()),
-                    std::max(products.plan().arena_bytes, both.plan().arena_bytes), windows);
+  const std::array<const BatchProgram*, 2> programs{&products, &both};
+  Operands operands(runtime, programs, windows);
   std::unique_ptr<Executable> run_products = operands.Bind(products), run_both = operands.Bind(both);
   auto times_of = [](Executable& executable) {
     return [&executable](int64_t calls) {

@@ -84,16 +84,15 @@ void PartsBench::Compile() {
 
 void PartsBench::Bind(absl::FunctionRef<int64_t(size_t)> copies) {
   programs_.clear();
-  size_t operand_bytes = 0, arena_bytes = 0;
+  std::vector<const BatchProgram*> all;
   for (size_t i = 0; i < parts_.size(); i++) {
     const StepPart& part = parts_[i];
     copies_[i] = MayRepeat(*part.plan, part.first, part.count) ? copies(i) : 1;
     std::vector<BatchProgram::Run> runs{{part.first, part.count, copies_[i]}};
     programs_.push_back(std::make_unique<BatchProgram>(*part.plan, runs, RuntimeOf(part)));
-    operand_bytes = std::max(operand_bytes, programs_.back()->operand_bytes());
-    arena_bytes = std::max(arena_bytes, programs_.back()->plan().arena_bytes);
+    all.push_back(programs_.back().get());
   }
-  operands_.emplace(job_.runtime(), operand_bytes, arena_bytes, windows_);
+  operands_.emplace(job_.runtime(), all, windows_);
   for (auto& program : programs_) made_.push_back(operands_->Bind(*program));
 }
 

@@ -29,12 +29,15 @@ bool Exchanges(const Step& step, int axis) { return WireOf(step.node->attrs) && 
 
 bool Moves(const Step& step, int axis) { return Gathers(step, axis) || Exchanges(step, axis); }
 
-// Whether a symmetric kernel may make the step's collective over this axis.
+// Whether a symmetric kernel makes the step's collective over this axis. Scalars are not worth a window.
 bool IsSymmetric(const Step& step, int axis) {
   const Node& node = *step.node;
-  return (node.op == Op::kAllGather || node.op == Op::kAllReduce || node.op == Op::kReduceScatter) &&
-         node.attrs.Int("axis") == axis && step.in[0].place.kind == Place::kArena &&
-         step.out[0].place.kind == Place::kArena;
+  bool gathers = node.op == Op::kAllGather, sums = node.op == Op::kAllReduce || node.op == Op::kReduceScatter;
+  if (!(gathers || sums) || node.attrs.Int("axis") != axis || WireOf(node.attrs)) return false;
+  if (step.in[0].place.kind != Place::kArena || step.out[0].place.kind != Place::kArena) return false;
+  DType dtype = node.outputs[0].dtype;
+  return NumElements(node.outputs[0].shape) > 1 && (gathers || (IsFloating(dtype) && dtype != DType::kF64 &&
+                                                                ReduceOp(node.attrs.Int("reduce")) == ReduceOp::kSum));
 }
 
 // Returns the axes of several ranks over which a program has such a step.
@@ -51,32 +54,12 @@ std::vector<int> AxesOf(const MeshShape& mesh, const StepPlans& plans, bool (*ha
   return axes;
 }
 
-// A hash of where collectives read and write. If `copies_only`, of those that copy engines make.
-uint64_t LayoutOf(const StepPlans& plans, bool copies_only) {
-  StableHash hash;
-  for (const Plan* plan : All(plans)) {
-    hash.Mix(plan->arena_bytes);
-    for (size_t i = 0; i < plan->steps.size(); i++) {
-      const Step& step = plan->steps[i];
-      if (!IsCollective(step.node->op)) continue;
-      if (copies_only && step.node->op != Op::kAllGather && !WireOf(step.node->attrs)) continue;
-      hash.Mix(i);
-      hash.Mix(step.workspace_offset);
-      for (const auto* views : {&step.in, &step.out}) {
-        const Place& place = (*views)[0].place;
-        hash.Mix(uint64_t(place.kind));
-        hash.Mix(place.offset);
-      }
-    }
-  }
-  return hash.value();
-}
-
-absl::StatusOr<BufferPtr> InWindows(const StepPlans& plans, const Runtime& runtime, const std::vector<WindowUse>& uses,
-                                    bool copies_only) {
+absl::StatusOr<BufferPtr> InWindows(const StepPlans& plans, const Runtime& runtime,
+                                    const std::vector<WindowUse>& uses) {
   auto& mesh = static_cast<DeviceMesh&>(*runtime.mesh);  // every CollectiveContext is one
-  return AllocateWindows(mesh,
-                         {.uses = uses, .bytes = plans.Largest().arena_bytes, .layout = LayoutOf(plans, copies_only)});
+  StableHash layout;
+  for (const Plan* plan : All(plans)) layout.Mix(WindowLayoutOf(*plan));
+  return AllocateWindows(mesh, {.uses = uses, .bytes = plans.Largest().arena_bytes, .layout = layout.value()});
 }
 
 bool HasMoves(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
@@ -105,20 +88,43 @@ absl::Status CheckGather(const StepOptions& options, const StepPlans* plans, Dev
                   device == DeviceKind::kCpu ? "device cpu" : "a step without them"));
 }
 
+absl::Status CheckSymmetric(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
+  bool has = plans && device != DeviceKind::kCpu && !AxesOf(options.model.mesh, *plans, IsSymmetric).empty();
+  if (!options.symmetric_memory || has) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("expected all-gathers or sums of activations or gradients over several GPUs, got {}; give false",
+                  device == DeviceKind::kCpu ? "device cpu" : "a step without them"));
+}
+
+uint64_t WindowLayoutOf(const Plan& plan) {
+  StableHash hash;
+  hash.Mix(plan.arena_bytes);
+  for (size_t i = 0; i < plan.steps.size(); i++) {
+    const Step& step = plan.steps[i];
+    if (!IsCollective(step.node->op)) continue;
+    hash.Mix(i);
+    hash.Mix(step.workspace_offset);
+    for (const auto* views : {&step.in, &step.out}) {
+      const Place& place = (*views)[0].place;
+      hash.Mix(uint64_t(place.kind));
+      hash.Mix(place.offset);
+    }
+  }
+  return hash.value();
+}
+
 BufferPtr AllocateArena(const TrainingStep& step, const StepPlans& plans, const Runtime& runtime) {
   MemoryUse use("activations");
   const StepOptions& options = step.options();
   if (absl::Status s = CheckGather(options, &plans, runtime.device); !s.ok())
     Fail("parallel.gather: " + std::string(s.message()));
+  if (absl::Status s = CheckSymmetric(options, &plans, runtime.device); !s.ok())
+    Fail("parallel.symmetric_memory: " + std::string(s.message()));
   std::vector<WindowUse> uses = WindowsOf(options, &plans, runtime.device);
   if (uses.empty() || !runtime.mesh) return runtime.memory().Allocate(plans.Largest().arena_bytes);
-  absl::StatusOr<BufferPtr> memory = InWindows(plans, runtime, uses, !options.symmetric_memory);
+  absl::StatusOr<BufferPtr> memory = InWindows(plans, runtime, uses);
   if (memory.ok()) return *memory;
-  std::string fault(memory.status().message());
-  if (options.gather != GatherMode::kCopy)
-    Fail(fmt::format("parallel.symmetric_memory: expected NCCL's windows, got: {}; give false", fault));
-  Fail(fmt::format("parallel.gather: expected gathers by copy engines, as copy asks for, got: {}; give kernels{}",
-                   fault, options.symmetric_memory ? ", and parallel.symmetric_memory=false" : ""));
+  Fail(WindowFault(uses, memory.status()));
 }
 
 }  // namespace weft

@@ -17,6 +17,11 @@ std::vector<WindowUse> WindowsOf(const StepOptions& options, const StepPlans* pl
 // Returns an error if the options ask for copies (kCopy) and a step has no calls for them.
 absl::Status CheckGather(const StepOptions& options, const StepPlans* plans, DeviceKind device);
 
+// Returns an error if the options ask for symmetric memory and a step has no collectives for it.
+absl::Status CheckSymmetric(const StepOptions& options, const StepPlans* plans, DeviceKind device);
+// Returns a hash of where the plan's collectives read and write.
+uint64_t WindowLayoutOf(const Plan& plan);
+
 // Allocates the arena that the programs of a step share, with its windows. Collective over the mesh if the device is a
 // GPU. Throws Error, on all ranks, if it cannot have windows that the options ask for.
 BufferPtr AllocateArena(const TrainingStep& step, const StepPlans& plans, const Runtime& runtime);

@@ -84,6 +84,9 @@ MemoryNeed MemoryNeedOf(const TrainingStep& step, const StepPlans* plans, Device
     auto copied = std::ranges::count(uses, WindowEngine::kCopies, &WindowUse::engine);
     size_t arena = plans->Largest().arena_bytes;
     need.communicators += copied * kNcclCopyBytes + int64_t(WindowBytes(arena, size_t(copied)) - arena);
+    for (const WindowUse& use : uses)
+      if (use.engine == WindowEngine::kKernels)
+        need.communicators += NcclSymmetricBytes(o.model.mesh.sizes[size_t(use.axis)]);
   }
   return need;
 }

@@ -95,6 +95,8 @@ absl::Status Trainer::RunFrom(RunStart found) {
               "would issue its collectives in another order than rank 0: do all ranks run the same build?");
   if (absl::Status s = CheckGather(step_.options(), plans ? &*plans : nullptr, runtime_.device); !s.ok())
     return absl::InvalidArgumentError(PlaceOf(config_, "parallel.gather") + std::string(s.message()));
+  if (absl::Status s = CheckSymmetric(step_.options(), plans ? &*plans : nullptr, runtime_.device); !s.ok())
+    return absl::InvalidArgumentError(PlaceOf(config_, "parallel.symmetric_memory") + std::string(s.message()));
   if (absl::Status s = CheckMemoryFor(plans); !s.ok()) return s;
   State state(mesh_.shape(), mesh_.coords(), runtime_.memory());
   step_.AddEntries(state);

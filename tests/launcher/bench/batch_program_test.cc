@@ -148,7 +148,7 @@ TEST(Operands, LetEveryBatchRun) {
         for (const auto& [name, part] : parts) {
           BatchProgram program(*plan, {{part.first, part.count, 2 - !MayRepeat(*plan, part.first, part.count)}},
                                runtime);
-          Operands operands(runtime, program.operand_bytes(), program.plan().arena_bytes);
+          Operands operands(runtime, std::array{&std::as_const(program)});
           std::unique_ptr<Executable> run = operands.Bind(program);
           for (int i = 0; i < 3; i++) run->Run();
         }
@@ -181,7 +181,7 @@ TEST(Operands, InWindowsHaveTheCollectivesOfAStepInThem) {
       for (const auto& [name, part] : parts) {
         if (part.work.kind != WorkClass::kCollective) continue;
         BatchProgram program(plans.step, {{part.first, part.count}}, runtime);
-        Operands operands(runtime, program.operand_bytes(), program.plan().arena_bytes, windows);
+        Operands operands(runtime, std::array{&std::as_const(program)}, windows);
         std::unique_ptr<Executable> run = operands.Bind(program);
         for (int i = 0; i < 3; i++) run->Run();
         rank.device.Synchronize();

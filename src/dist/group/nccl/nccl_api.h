@@ -23,7 +23,9 @@ enum class Reduction : int { kSum, kProduct, kMax, kMin };
 
 inline constexpr int kUnset = INT_MIN;
 inline constexpr int kNoColor = -1;
-inline constexpr int kOldest = 22800;     // the oldest version that has the config below
+inline constexpr int kOldest = 22800;  // the oldest version that has the config below
+// From this version on symmetric kernels wait for the kernel before them. From 2.28 on they are launched early.
+inline constexpr int kSymmetricWaits = 23007;
 inline constexpr int kCtaPolicyZero = 2;  // calls use no multiprocessors where copy engines can make them
 inline constexpr int kSymmetric = 1;      // a window for that
 inline constexpr size_t kWindowAlign = 4096;

@@ -87,7 +87,14 @@ absl::Status NcclGroup::ConnectCopies() try {
   return absl::UnavailableError(e.what());
 }
 
+// Such a kernel may start when the kernel before it in the stream has no block left, whose writes it may not see yet. A
+// fill is launched normally, so it starts after all of that.
+void NcclGroup::Fence() {
+  if (fence_) device().Fill(fence_->data(), 0, fence_->bytes());
+}
+
 void NcclGroup::AllowSymmetric() {
+  if (!fence_ && comm_->library().version() < nccl::kSymmetricWaits) fence_ = device().Allocate(sizeof(uint32_t));
   comm_->set_endless();
   replays_->set_endless();
 }
@@ -176,7 +183,10 @@ void NcclGroup::SetReason(const std::string& reason) {
 void NcclGroup::Execute(const Collective& call, uint64_t, Deadline deadline) {
   CheckAborted();
   if (size() == 1) return calls_.Put(call);
-  Call(Connects(call), deadline, [&] { calls_.Put(call); });
+  Call(Connects(call), deadline, [&] {
+    Fence();
+    calls_.Put(call);
+  });
 }
 
 void NcclGroup::PutAll(Issued issued, Deadline deadline) {
@@ -197,6 +207,7 @@ void NcclGroup::PutByKernels(Issued issued, Deadline deadline) {
   bool connects = false;
   for (const auto& call : issued) connects |= Connects(call->call);
   Call(connects, deadline, [&] {
+    Fence();
     const NcclLibrary& nccl = comm_->library();
     nccl.Check(nccl.GroupStart(), "ncclGroupStart", comm_->get());
     std::exception_ptr error;

@@ -67,6 +67,7 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   void Record(Issued issued);
   void Call(bool connects, Deadline deadline, absl::FunctionRef<void()> put);
   bool Connects(const Collective& call);
+  void Fence();
   void PutAll(Issued issued, Deadline deadline);
   void PutByKernels(Issued issued, Deadline deadline);
   void EndCalls();
@@ -93,6 +94,7 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   std::mutex reason_mutex_;
   std::string reason_;              // why it was aborted
   std::set<Connection> connected_;  // made by earlier calls
+  BufferPtr fence_;                 // a word; null unless calls may be kernels that NCCL launches early
   std::shared_ptr<ReplayWatch> replays_;
   StreamWatch watch_;                        // near the end, because its thread uses the other members
   std::optional<ReplayWatch::Track> track_;  // last, as watch_; only in a group of several ranks

@@ -18,6 +18,7 @@ class NcclLibrary : public nccl::Functions {
   static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Open(int ranks, bool one_host,
                                                                  const std::string& file = "libnccl.so.2");
 
+  int version() const { return version_; }  // 22809 for 2.28.9
   // Returns an error if the library lacks a function of WEFT_NCCL_WINDOW_FUNCTIONS.
   absl::Status HasWindows() const;
   // Throws Error with NCCL's message if `result` is a failure. `what` names the attempted operation.
@@ -27,7 +28,7 @@ class NcclLibrary : public nccl::Functions {
  private:
   NcclLibrary() = default;
   absl::Status Find(void* library, const std::string& file);
-  int version_ = 0;  // 22809 for 2.28.9
+  int version_ = 0;
 };
 
 // "2.28.9"

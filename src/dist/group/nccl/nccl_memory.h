@@ -23,6 +23,13 @@ inline int64_t NcclBytes(const MeshShape& mesh) {
 inline constexpr int kNcclCopyCtas = 8;
 inline constexpr int64_t kNcclCopyBytes = int64_t(150) << 20;
 
+// What NCCL 2.28 allocates for the symmetric kernels of a communicator (ncclSymkInitOnce): a slot of 16 bytes for each
+// rank, twice, and each of 512 threads of 64 blocks, and barriers.
+constexpr int64_t NcclSymmetricBytes(int ranks) {
+  constexpr int64_t kBlocks = 64, kThreads = 512, kSlot = 16, kUnit = int64_t(2) << 20;
+  return (kBlocks * (1 + 2 * ranks * kThreads) * kSlot + kUnit) / kUnit * kUnit;
+}
+
 // Memory for `bytes` and a staging area per axis, as ncclMemAlloc rounds it up. WindowOffset is that of the staging
 // area of axis `index` among those axes.
 inline constexpr size_t kNcclStaging = size_t(4) << 20, kNcclGranularity = size_t(2) << 20;

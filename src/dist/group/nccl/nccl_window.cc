@@ -31,10 +31,10 @@ absl::Status NcclWindow::Try(char* at, StreamedDevice& device, int rank, int siz
   char *in = at, *out = at + kOut;
   size_t all = kBytes * size_t(size);
   WEFT_CHECK(kOut + all <= kTried, "a window has too many ranks to be tried");
-  device.Fill(in, uint8_t(rank + 1), kBytes);
   device.Fill(out, 0, all);
   const NcclLibrary& nccl = comm_->library();
   for (int i = 0; i < 2; i++) {
+    device.Fill(in, uint8_t(rank + 1), kBytes);  // right before each: NcclGroup::Fence has why
     std::unique_lock lock = comm_->Lock();
     nccl.Check(nccl.AllGather(in, out, kBytes, nccl::Type::kU8, comm_->get(), device.Handle()),
                "all_gather in a window", comm_->get());

@@ -1,9 +1,11 @@
 #include "weft/dist/group/nccl/nccl_windows.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -51,7 +53,7 @@ class WindowMemory {
   StreamedDevice& device_;
   char* data_ = nullptr;
   size_t bytes_ = 0;
-  std::vector<NcclWindow> windows_;  // in the order of registration
+  std::map<size_t, NcclWindow> windows_;  // by use, which is the order of registration
   std::vector<std::shared_ptr<NcclCopies>> copies_;
   std::unique_ptr<Buffer> buffer_;
 };
@@ -81,7 +83,7 @@ absl::Status WindowMemory::Register(NcclGroup& group, const WindowRequest& reque
   if (!copied) group.AllowSymmetric();
   absl::StatusOr<NcclWindow> made = NcclWindow::Register(copied ? group.copies()->comm() : group.comm(), data_, bytes_);
   if (!made.ok()) return made.status();
-  windows_.push_back(*std::move(made));
+  windows_.emplace(index, *std::move(made));
   if (!copied) return absl::OkStatus();
   group.copies()->Add({.data = data_, .bytes = request.bytes, .staging = StagingOf(request, index)});
   copies_.push_back(group.copies());
@@ -90,13 +92,13 @@ absl::Status WindowMemory::Register(NcclGroup& group, const WindowRequest& reque
 
 absl::Status WindowMemory::Try(NcclGroup& group, const WindowRequest& request, size_t index) const {
   char* at = request.uses[index].engine == Engine::kCopies ? StagingOf(request, index) : data_;
-  return windows_[index].Try(at, device_, group.rank(), group.size());
+  return windows_.at(index).Try(at, device_, group.rank(), group.size());
 }
 
 // Whether calls may use the memory that do not end, on this rank or another.
 bool WindowMemory::IsLeft() const {
   if (std::uncaught_exceptions() > 0 || device_.failure()) return true;
-  return std::ranges::any_of(windows_, [](const NcclWindow& window) { return window.comm().aborted(); });
+  return std::ranges::any_of(windows_, [](const auto& window) { return window.second.comm().aborted(); });
 }
 
 // NCCL's windows go before their memory, in the reverse order of registration.
@@ -105,7 +107,7 @@ WindowMemory::~WindowMemory() {
   for (const auto& copies : copies_) copies->Remove(data_);
   try {
     if (!left) device_.Synchronize();
-    for (auto it = windows_.rbegin(); it != windows_.rend() && !left; ++it) it->Deregister();
+    for (auto it = windows_.rbegin(); it != windows_.rend() && !left; ++it) it->second.Deregister();
   } catch (const std::exception&) {
     left = true;  // the device failed meanwhile, which its next use reports
   }
@@ -118,6 +120,11 @@ BufferPtr WindowMemory::ToBuffer(std::shared_ptr<WindowMemory> self, size_t byte
   self->buffer_ = std::make_unique<Buffer>(self->data_, bytes, self->device_.device(), nullptr, &self->device_);
   Buffer* buffer = self->buffer_.get();
   return {std::move(self), buffer};
+}
+
+absl::Status SeveralHosts(const NcclGroup& group) {
+  return absl::FailedPreconditionError(fmt::format(
+      "the ranks of group \"{}\" are on several hosts, and a GPU reaches the memory of one host only", group.name()));
 }
 
 // Returns the first fault of a check that is collective over the axis of each use. It is made for all of them, because
@@ -142,15 +149,20 @@ absl::Status CheckLayout(DeviceMesh& mesh, const WindowRequest& request) {
   });
 }
 
-// The memory of another host cannot be mapped.
-absl::Status CheckHosts(DeviceMesh& mesh, const WindowRequest& request, const std::vector<NcclGroup*>& groups) {
-  return OverUses(request, [&](size_t i) {
+// Returns which uses there will be. The memory of another host cannot be mapped, so kernels leave out an axis whose
+// ranks are on several hosts. All ranks of a group return the same about it.
+absl::StatusOr<std::vector<bool>> UsesOnHosts(DeviceMesh& mesh, const WindowRequest& request,
+                                              const std::vector<NcclGroup*>& groups) {
+  std::vector<bool> used;
+  absl::Status fault = OverUses(request, [&](size_t i) {
     std::vector<std::string> hosts = GatherBytes(mesh.Group(request.uses[i].axis), groups[i]->host());
-    if (std::ranges::all_of(hosts, [&](const std::string& host) { return host == hosts[0]; })) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        fmt::format("the ranks of group \"{}\" are on several hosts, and a GPU reaches the memory of one host only",
-                    groups[i]->name()));
+    used.push_back(std::ranges::all_of(hosts, [&](const std::string& host) { return host == hosts[0]; }));
+    if (used[i] || request.uses[i].engine == Engine::kKernels) return absl::OkStatus();
+    return SeveralHosts(*groups[i]);
   });
+  if (!fault.ok()) return fault;
+  if (std::ranges::find(used, true) == used.end()) return SeveralHosts(*groups.front());
+  return used;
 }
 
 absl::StatusOr<std::vector<NcclGroup*>> GroupsOf(DeviceMesh& mesh, const WindowRequest& request) {
@@ -166,10 +178,12 @@ absl::StatusOr<std::vector<NcclGroup*>> GroupsOf(DeviceMesh& mesh, const WindowR
   return groups;
 }
 
+const char* WithoutIt(const WindowUse& use) {
+  return use.engine == Engine::kCopies ? "parallel.gather=kernels" : "parallel.symmetric_memory=false";
+}
+
 HangGuard GuardOf(const NcclGroup& group, const WindowUse& use, const std::string& call) {
-  return group.Guard(
-      fmt::format("{} ({} does without)", call,
-                  use.engine == Engine::kCopies ? "parallel.gather=kernels" : "parallel.symmetric_memory=false"));
+  return group.Guard(fmt::format("{} ({} does without)", call, WithoutIt(use)));
 }
 
 }  // namespace
@@ -180,10 +194,12 @@ absl::StatusOr<BufferPtr> AllocateWindows(DeviceMesh& mesh, const WindowRequest&
   if (absl::Status status = FirstFault(world, CheckLayout(mesh, request)); !status.ok()) return status;
   absl::StatusOr<std::vector<NcclGroup*>> groups = GroupsOf(mesh, request);
   if (absl::Status status = FirstFault(world, groups.status()); !status.ok()) return status;
-  if (absl::Status status = FirstFault(world, CheckHosts(mesh, request, *groups)); !status.ok()) return status;
+  absl::StatusOr<std::vector<bool>> used = UsesOnHosts(mesh, request, *groups);
+  if (absl::Status status = FirstFault(world, used.status()); !status.ok()) return status;
   auto agree = [&](absl::FunctionRef<absl::Status(NcclGroup&, size_t)> step) {
     for (size_t i = 0; i < groups->size(); i++)
-      if (absl::Status status = FirstFault(world, step(*(*groups)[i], i)); !status.ok()) return status;
+      if (absl::Status status = FirstFault(world, (*used)[i] ? step(*(*groups)[i], i) : absl::OkStatus()); !status.ok())
+        return status;
     return absl::OkStatus();
   };
   absl::Status status = agree([&](NcclGroup& group, size_t i) {
@@ -205,6 +221,18 @@ absl::StatusOr<BufferPtr> AllocateWindows(DeviceMesh& mesh, const WindowRequest&
   });
   if (!status.ok()) return status;
   return WindowMemory::ToBuffer(std::move(memory), request.bytes);
+}
+
+std::string WindowFault(std::span<const WindowUse> uses, const absl::Status& fault) {
+  std::vector<std::string> keys, without;
+  for (Engine engine : {Engine::kCopies, Engine::kKernels}) {
+    auto use = std::ranges::find(uses, engine, &WindowUse::engine);
+    if (use == uses.end()) continue;
+    without.emplace_back(WithoutIt(*use));
+    keys.emplace_back(engine == Engine::kCopies ? "parallel.gather=copy" : "parallel.symmetric_memory=true");
+  }
+  return fmt::format("expected windows of NCCL, as {} needs, got: {}; give {}", fmt::join(keys, " with "),
+                     std::string(fault.message()), fmt::join(without, " and "));
 }
 
 }  // namespace weft

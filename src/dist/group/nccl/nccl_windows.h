@@ -1,20 +1,21 @@
 // NCCL windows: memory that ranks of an axis map into each other, so that calls read and write it directly.
 //
-// Gathers whose operands are in it can go by copy engines (nccl_copies.h). Other calls can go by NCCL's symmetric
-// kernels: all-gathers, and sums of floats of 32 bits or less, whose operands are both in it. Those load from and store
-// to the other ranks' memory, which takes fewer blocks than NCCL's rings, and add all ranks' terms in f32.
+// Gathers and exchanges whose operands are in it can go by copy engines (nccl_copies.h). All-gathers, and sums of
+// floats of 32 bits or less, whose operands are both in it, can go by NCCL's symmetric kernels. Those load from and
+// store to the other ranks' memory, and add all ranks' terms in f32. By NCCL's own model they take fewer blocks than
+// its rings.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "weft/dist/group/mesh.h"
 
 namespace weft {
 
-// What makes calls in the memory that are over an axis of the mesh: copy engines its gathers, or kernels all calls that
-// copy engines do not make.
+// What makes calls over an axis of the mesh in this memory. With both, copy engines make what they can.
 enum class WindowEngine : uint8_t { kCopies, kKernels };
 struct WindowUse {
   int axis = 0;
@@ -32,5 +33,7 @@ struct WindowRequest {
 // these axes must outlive the memory. Free it when no call that uses it is running; after a failure it is left to the
 // end of the process, because other ranks may still write to it.
 absl::StatusOr<BufferPtr> AllocateWindows(DeviceMesh& mesh, const WindowRequest& request);
+// Returns an error for users: the keys that asked for the windows, the fault, and the values that do without.
+std::string WindowFault(std::span<const WindowUse> uses, const absl::Status& fault);
 
 }  // namespace weft
