@@ -12,9 +12,10 @@
 #
 # CACHE=FOLDER keeps PyTorch's compilations between calls, which saves minutes. OUT=FOLDER gets the output of the runs and
 # samples of nvidia-smi. COMMIT names the program in the row. LIMIT_S (default 530) is the time limit of a call in seconds.
+# KEYS="key=value..." are more keys of Weft, to compare other options with PyTorch.
 set -euo pipefail
 usage() {
-  sed -n '2,16s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 [ $# -ge 1 ] && [ $# -le 3 ] || usage
@@ -57,7 +58,7 @@ define() {
   IFS='|' read -r left right < <(awk -v name="$1" '$1 == name' <<< "$table")
   read -r _ _ step_ms config left <<< "$left"
   # shellcheck disable=SC2086  # several arguments
-  mapfile -t keys < <(expand "$2" $left device=cuda)
+  mapfile -t keys < <(expand "$2" $left device=cuda ${KEYS:-})
   # shellcheck disable=SC2086
   mapfile -t settings < <(expand "$2" $right)
   weft_command=(mpirun -np "$2" --bind-to none "${program:-weft}")
