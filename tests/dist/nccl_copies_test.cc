@@ -1,5 +1,5 @@
-// Gathers by copy engines without a GPU: device doubles, and a fake NCCL library that notes what breaks NCCL's rules
-// for windows (tests/double/fake_nccl.cc).
+// Windows of NCCL without a GPU: calls by copy engines and by symmetric kernels, on device doubles and a fake NCCL
+// library that notes what breaks NCCL's rules for windows (tests/double/fake_nccl.cc).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

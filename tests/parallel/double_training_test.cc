@@ -116,8 +116,44 @@ TEST(DoubleTraining, AllWaysToOverlapGiveTheCpusBitsThroughNccl) {
     }
 }
 
-// Copy engines gather weights that fsdp full shards, with HSDP too, and activations. They leave all windows and their
-// memory as they were.
+struct WindowRun {
+  RunResult want;         // of the CPU
+  test::FakeCopies made;  // by doubles, in windows
+};
+// Trains on doubles with the windows that the layout asks for. They have the CPU's bits, break none of NCCL's rules,
+// and leave all windows and their memory as they were.
+WindowRun TrainInWindows(const Job& job, const Layout& layout, uint64_t seed) {
+  SCOPED_TRACE(testing_::Describe(layout));
+  Layout plain = layout;
+  plain.gather = GatherMode::kKernels;
+  plain.symmetric_memory = false;
+  RunResult want = testing_::Train(job, plain);
+  test::FakeCopies before = test::CountFakeCopies();
+  Ran got = TrainOnDoubles(job, layout, seed, test::NcclGroups, seed % 3 ? 0 : 100);
+  EXPECT_EQ(got.result.losses, want.losses);
+  EXPECT_EQ(got.result.norms, want.norms);
+  EXPECT_EQ(got.result.eval_sum, want.eval_sum);
+  EXPECT_EQ(got.result.counts, want.counts);
+  EXPECT_EQ(test::FakeNcclFaults(), "");
+  test::FakeCopies after = test::CountFakeCopies();
+  EXPECT_EQ(after.blocks, before.blocks);
+  return {std::move(want),
+          {.gathers = after.gathers - before.gathers,
+           .exchanges = after.exchanges - before.exchanges,
+           .symmetric = after.symmetric - before.symmetric,
+           .blocks = 0}};
+}
+
+// A job in windows. Workspaces of the CPU's kernels, and so the offsets of calls, depend on a rank's share, so the
+// shares are even.
+Job JobInWindows(DType compute, std::optional<DType> wire = {}) {
+  Job job{.model = testing_::TinyLlama(), .precision = {compute, DType::kF32, DType::kF32, wire}, .global_batch = 12};
+  job.model.context = 8, job.model.ffn = 36, job.model.vocab = 38;
+  job.steps = 4;
+  return job;
+}
+
+// Copy engines gather weights that fsdp full shards, with HSDP too, and activations.
 TEST(DoubleTraining, GivesTheCpusBitsWithCopiedGathers) {
   std::vector<Layout> layouts;
   for (bool regather : {true, false})
@@ -131,27 +167,14 @@ TEST(DoubleTraining, GivesTheCpusBitsWithCopiedGathers) {
   }
   uint64_t seed = 120;
   for (Layout& layout : layouts) {
-    DType dtype = seed % 2 ? DType::kF32 : DType::kBF16;
-    Job job{
-        .model = testing_::TinyLlama(), .precision = {dtype, DType::kF32, DType::kF32}, .global_batch = 12, .steps = 5};
-    // Workspaces of the CPU's kernels, and so the offsets of gathers, depend on a rank's share.
-    if (layout.sequence_parallel) job.model.context = 8, job.model.ffn = 36, job.model.vocab = 38;
-    RunResult want = testing_::Train(job, layout);
+    Job job = JobInWindows(seed % 2 ? DType::kF32 : DType::kBF16);
+    if (!layout.sequence_parallel) job.model = testing_::TinyLlama();  // its shares are uneven
     layout.gather = GatherMode::kCopy;
-    test::FakeCopies before = test::CountFakeCopies();
-    Ran got = TrainOnDoubles(job, layout, seed, test::NcclGroups, seed % 3 ? 0 : 100);
-    seed++;
-    EXPECT_EQ(got.result.losses, want.losses) << testing_::Describe(layout);
-    EXPECT_EQ(got.result.norms, want.norms) << testing_::Describe(layout);
-    EXPECT_EQ(got.result.eval_sum, want.eval_sum) << testing_::Describe(layout);
-    EXPECT_EQ(got.result.counts, want.counts) << testing_::Describe(layout);
+    WindowRun run = TrainInWindows(job, layout, seed++);
     // All gathers of steps go by copy engines, and so do those of the evaluation and two trials.
     int64_t gathers = 0;
-    for (const auto& [what, count] : want.counts) gathers += what.second == "all_gather" ? count.calls : 0;
-    EXPECT_GT(test::CountFakeCopies().gathers - before.gathers, gathers * MeshOf(layout).num_ranks())
-        << testing_::Describe(layout);
-    EXPECT_EQ(test::FakeNcclFaults(), "") << testing_::Describe(layout);
-    EXPECT_EQ(test::CountFakeCopies().blocks, before.blocks) << testing_::Describe(layout);
+    for (const auto& [what, count] : run.want.counts) gathers += what.second == "all_gather" ? count.calls : 0;
+    EXPECT_GT(run.made.gathers, gathers * MeshOf(layout).num_ranks()) << testing_::Describe(layout);
   }
 }
 
@@ -162,22 +185,10 @@ TEST(DoubleTraining, GivesTheCpusBitsWithCopiedExchanges) {
                         {.dp = 2, .tp = 2, .fsdp = Fsdp::kGradients},
                         {.dp = 4, .fsdp = Fsdp::kFull},
                         {.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2}}) {
-    Job job{.model = testing_::TinyLlama(),
-            .precision = {DType::kBF16, DType::kF32, DType::kF32, DType::kBF16},
-            .global_batch = 12,
-            .steps = 4};
-    job.model.context = 8, job.model.ffn = 36, job.model.vocab = 38;  // as above
-    SCOPED_TRACE(testing_::Describe(layout));
-    RunResult want = testing_::Train(job, layout);
+    Job job = JobInWindows(DType::kBF16, DType::kBF16);
     layout.gather = GatherMode::kCopy;
-    test::FakeCopies before = test::CountFakeCopies();
-    Ran got = TrainOnDoubles(job, layout, seed, test::NcclGroups, seed % 2 ? 0 : 100);
-    seed++;
-    EXPECT_EQ(got.result.losses, want.losses);
-    EXPECT_EQ(got.result.norms, want.norms);
-    EXPECT_EQ(got.result.counts, want.counts);
-    EXPECT_GE(test::CountFakeCopies().exchanges - before.exchanges, job.steps * MeshOf(layout).num_ranks());
-    EXPECT_EQ(test::FakeNcclFaults(), "");
+    WindowRun run = TrainInWindows(job, layout, seed++);
+    EXPECT_GE(run.made.exchanges, job.steps * MeshOf(layout).num_ranks()) << testing_::Describe(layout);
   }
 }
 
@@ -196,38 +207,18 @@ TEST(DoubleTraining, GivesTheCpusBitsInSymmetricMemory) {
   for (Layout& layout : layouts)
     for (GatherMode gather : {GatherMode::kKernels, GatherMode::kCopy}) {
       if (gather == GatherMode::kCopy && layout.fsdp != Fsdp::kFull && !layout.sequence_parallel) continue;
-      DType dtype = seed % 2 ? DType::kF32 : DType::kBF16;
-      Job job{.model = testing_::TinyLlama(),
-              .precision = {dtype, DType::kF32, DType::kF32},
-              .global_batch = 12,
-              .steps = 4};
-      // As above.
-      job.model.context = 8, job.model.ffn = 36, job.model.vocab = 38;
-      layout.gather = GatherMode::kKernels;
-      layout.symmetric_memory = false;
-      RunResult want = testing_::Train(job, layout);
+      Job job = JobInWindows(seed % 2 ? DType::kF32 : DType::kBF16);
       layout.gather = gather;
       layout.symmetric_memory = true;
-      SCOPED_TRACE(testing_::Describe(layout));
-      test::FakeCopies before = test::CountFakeCopies();
-      Ran got = TrainOnDoubles(job, layout, seed, test::NcclGroups, seed % 3 ? 0 : 100);
-      seed++;
-      EXPECT_EQ(got.result.losses, want.losses);
-      EXPECT_EQ(got.result.norms, want.norms);
-      EXPECT_EQ(got.result.eval_sum, want.eval_sum);
-      EXPECT_EQ(got.result.counts, want.counts);
-      test::FakeCopies after = test::CountFakeCopies();
-      EXPECT_GT(after.symmetric - before.symmetric, job.steps * MeshOf(layout).num_ranks());
-      EXPECT_EQ(after.gathers > before.gathers, gather == GatherMode::kCopy);
-      EXPECT_EQ(test::FakeNcclFaults(), "");
-      EXPECT_EQ(after.blocks, before.blocks);
+      WindowRun run = TrainInWindows(job, layout, seed++);
+      EXPECT_GT(run.made.symmetric, job.steps * MeshOf(layout).num_ranks()) << testing_::Describe(layout);
+      EXPECT_EQ(run.made.gathers > 0, gather == GatherMode::kCopy) << testing_::Describe(layout);
     }
 }
 
 // The need of a step counts the windows that a run allocates, and a communicator for each axis with copied gathers.
 TEST(DoubleTraining, WindowsAreInTheMemoryNeed) {
-  Job job{.model = testing_::TinyLlama(), .precision = {DType::kBF16, DType::kF32, DType::kF32}, .global_batch = 4};
-  job.model.context = 8, job.model.ffn = 36, job.model.vocab = 38;  // as above
+  Job job = JobInWindows(DType::kBF16);
   for (auto [mode, symmetric] : {std::pair{GatherMode::kKernels, false},
                                  {GatherMode::kCopy, false},
                                  {GatherMode::kKernels, true},

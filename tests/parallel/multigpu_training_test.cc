@@ -59,7 +59,7 @@ TEST_P(MultiGpu, LossesAreOneRanksOfTheCpu) {
       const RunResult& want = wanted[layout.micro_batch];
       layout.device = kGpu;
       DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
-      mesh.set_overlap(layout.overlap);
+      mesh.set_overlap(layout.overlap, layout.chunks);
       RunResult got = RunOnRank(job, layout, world.context, mesh);
       std::string what = Describe(layout) + " " + Name(dtype);
       ASSERT_EQ(got.losses.size(), want.losses.size());
@@ -84,7 +84,7 @@ TEST_P(MultiGpu, GradientsMayCrossInBf16) {
     RunResult want = Train(job, layout);
     layout.device = kGpu;
     DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
-    mesh.set_overlap(layout.overlap);
+    mesh.set_overlap(layout.overlap, layout.chunks);
     RunResult got = RunOnRank(job, layout, world.context, mesh);
     std::string what = Describe(layout);
     ASSERT_EQ(got.losses.size(), want.losses.size());

@@ -28,9 +28,8 @@ constexpr Variable kForUsers[] = {
     {"WEFT_SECRET_FILE", "a file with that secret"},
     {"WEFT_TUNE",
      "`0`: nothing on a GPU is timed or kept: products run by the library's first guess, attention by its first "
-     "backend; `settled`: the algorithms of large products are compared under load, as in a step, which takes about "
-     "half "
-     "a second per product when it first runs"},
+     "backend; `settled`: the algorithms of large products are compared "
+     "under load, as in a step, so that a first run starts later"},
     {"XDG_CACHE_HOME", "replaces `~/.cache`"},
 };
 

@@ -62,8 +62,9 @@ absl::StatusOr<BufferPtr> InWindows(const StepPlans& plans, const Runtime& runti
   return AllocateWindows(mesh, {.uses = uses, .bytes = plans.Largest().arena_bytes, .layout = layout.value()});
 }
 
-bool HasMoves(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
-  return plans && device != DeviceKind::kCpu && !AxesOf(options.model.mesh, *plans, Moves).empty();
+// Whether programs on several GPUs have such a step.
+bool Has(const StepOptions& options, const StepPlans* plans, DeviceKind device, bool (*has)(const Step&, int axis)) {
+  return plans && device != DeviceKind::kCpu && !AxesOf(options.model.mesh, *plans, has).empty();
 }
 
 }  // namespace
@@ -81,7 +82,7 @@ std::vector<WindowUse> WindowsOf(const StepOptions& options, const StepPlans* pl
 }
 
 absl::Status CheckGather(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
-  if (options.gather != GatherMode::kCopy || HasMoves(options, plans, device)) return absl::OkStatus();
+  if (options.gather != GatherMode::kCopy || Has(options, plans, device, Moves)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("expected gathers over several GPUs, as copy asks for, of weights by fsdp full or of activations by "
                   "sequence_parallel, or exchanges by precision.wire bf16, got {}; give kernels",
@@ -89,8 +90,7 @@ absl::Status CheckGather(const StepOptions& options, const StepPlans* plans, Dev
 }
 
 absl::Status CheckSymmetric(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
-  bool has = plans && device != DeviceKind::kCpu && !AxesOf(options.model.mesh, *plans, IsSymmetric).empty();
-  if (!options.symmetric_memory || has) return absl::OkStatus();
+  if (!options.symmetric_memory || Has(options, plans, device, IsSymmetric)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("expected all-gathers or sums of activations or gradients over several GPUs, got {}; give false",
                   device == DeviceKind::kCpu ? "device cpu" : "a step without them"));

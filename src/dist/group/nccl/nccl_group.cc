@@ -73,7 +73,6 @@ absl::Status NcclGroup::ConnectCopies() try {
   config.cta_policy = nccl::kCtaPolicyZero;
   config.split_share = 0;
   nccl::Communicator* made = nullptr;
-  HangGuard guard = Guard("ncclCommSplit for gathers by copy engines (parallel.gather=kernels does without)");
   std::unique_lock lock = comm_->Lock();
   comm_->library().Check(comm_->library().CommSplit(comm_->get(), 0, rank(), &made, &config), "ncclCommSplit",
                          comm_->get());

@@ -3,8 +3,8 @@
 // Sums are NCCL's own. They are not in rank order, and those of 16-bit floats round at every hop. Sends and receives
 // are in stream order like all other calls. So if two ranks send to each other, one must receive first or send in
 // another stream. Each group has a communicator, which connects on first use. A group of one rank has none and only
-// copies. In memory of AllocateWindows (nccl_windows.h) gathers go by copy engines, on a communicator of their own, or
-// calls by NCCL's symmetric kernels.
+// copies. In memory of AllocateWindows (nccl_windows.h) copy engines can make gathers and exchanges, on a communicator
+// of their own, and NCCL's symmetric kernels gathers and sums.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -44,7 +44,7 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   // Makes copies(), unless it has been made. Collective over the group. Requires MayHaveWindows on all ranks, and that
   // no call is running.
   absl::Status ConnectCopies();
-  // Those gathers go by copy engines whose operands are in its windows. Null before ConnectCopies.
+  // Makes the gathers and exchanges whose operands are in its windows. Null before ConnectCopies.
   std::shared_ptr<NcclCopies> copies() const;
   // Must be called before the memory of a window of comm() is used.
   void AllowSymmetric();

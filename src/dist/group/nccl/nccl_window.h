@@ -16,8 +16,8 @@ class NcclWindow {
   // Registers `bytes` at `memory`, which is of ncclMemAlloc. Collective over the communicator.
   static absl::StatusOr<NcclWindow> Register(std::shared_ptr<NcclCommunicator> comm, void* memory, size_t bytes);
 
-  // Gathers a few bytes of all ranks at the begin of the window and checks them. NCCL connects the ranks meanwhile.
-  // Collective over the communicator, of which this is rank `rank` among `size`. Overwrites the first kTried bytes.
+  // Gathers a few bytes of all ranks at `at`, which is in the window, and checks them. NCCL connects the ranks
+  // meanwhile. Collective over the communicator, of which this is rank `rank` among `size`. May overwrite kTried bytes.
   absl::Status Try(char* at, StreamedDevice& device, int rank, int size) const;
   static constexpr size_t kTried = size_t(64) << 10;
 

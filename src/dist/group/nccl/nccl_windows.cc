@@ -203,7 +203,9 @@ absl::StatusOr<BufferPtr> AllocateWindows(DeviceMesh& mesh, const WindowRequest&
     return absl::OkStatus();
   };
   absl::Status status = agree([&](NcclGroup& group, size_t i) {
-    return request.uses[i].engine == Engine::kCopies ? group.ConnectCopies() : absl::OkStatus();
+    if (request.uses[i].engine == Engine::kKernels) return absl::OkStatus();
+    HangGuard guard = GuardOf(group, request.uses[i], "ncclCommSplit");
+    return group.ConnectCopies();
   });
   if (!status.ok()) return status;
   NcclGroup& first = *groups->front();

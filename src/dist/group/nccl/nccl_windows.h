@@ -15,7 +15,8 @@
 
 namespace weft {
 
-// What makes calls over an axis of the mesh in this memory. With both, copy engines make what they can.
+// The hardware that makes calls over a mesh axis whose operands are in this memory. If an axis has both uses, copy
+// engines make its gathers and exchanges, and kernels its sums.
 enum class WindowEngine : uint8_t { kCopies, kKernels };
 struct WindowUse {
   int axis = 0;

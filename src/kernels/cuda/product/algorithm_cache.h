@@ -2,10 +2,10 @@
 // run.
 //
 // The first run of a large product times the library's best candidates on the device, in a recording, which is how
-// training steps run them. With WEFT_TUNE=settled it then compares the fastest of them under load (load_times.h), which
-// takes about half a second per product. The choice is kept in memory and in a file (algorithm_file.h). With
-// WEFT_TUNE=0 in the environment the first candidate is taken, and the file is neither read nor written. One algorithm
-// gives the same bits on every run, because split sums are added in a fixed order.
+// training steps run them. With WEFT_TUNE=settled in the environment it then compares the fastest of them under load
+// (load_times.h). The choice is kept in memory and in a file (algorithm_file.h). With WEFT_TUNE=0 the first candidate
+// is taken, and the file is neither read nor written. One algorithm gives the same bits on every run, because split
+// sums are added in a fixed order.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
