@@ -1,6 +1,7 @@
 // Each optimizer's update agrees with its formula in f64, over several updates and in place. Update 0 changes nothing.
-// Updating many parameters at once gives the bits of updating each by itself.
+// Updating many parameters at once gives the bits of updating each by itself. A copy has the bits of a cast.
 #include <functional>
+#include <optional>
 
 #include "harness.h"
 #include "share.h"
@@ -62,6 +63,7 @@ struct Parameter {
   Box p;
   std::vector<Box> kept;
   Box g;
+  std::optional<Box> copy{};  // of the new parameter
 
   Parameter(const Rule& r, DType dtype, DType gradient, const std::function<Box(DType, double low)>& make)
       : rule(&r), p(make(dtype, -2)), g(make(gradient, -2)) {
@@ -70,6 +72,10 @@ struct Parameter {
   Job Update(const Box& lr, const Box& scale, const Box& updates) {
     Job job{rule->attrs, {&p}, {&p}};
     for (Box& k : kept) job.in.push_back(&k), job.out.push_back(&k);
+    if (copy) {
+      job.attrs.Set({"dtype", int(copy->view.dtype)});
+      job.out.push_back(&*copy);
+    }
     for (const Box* rest : {static_cast<const Box*>(&g), &lr, &scale, &updates}) job.in.push_back(rest);
     return job;
   }
@@ -129,6 +135,28 @@ void Sweep(void (*check)(const Rule&, Rng&, DType, DType, const Shape&, int)) {
 
 TEST(Optimizer, FollowsTheFormula) { Sweep(&Check); }
 
+// With and without an update, and with a copy that lies like the parameter or not.
+void CheckCopy(const Rule& rule, Rng& rng, DType dtype, DType gradient, const Shape& shape, int threads) {
+  auto random = [&](DType type, double low) { return RandomBox(rng, type, shape, low, 2); };
+  Parameter plain(rule, dtype, gradient, random);
+  bool wide = dtype == AccumulateType(dtype);
+  for (DType narrow : wide ? std::vector<DType>{DType::kBF16, DType::kF16, DType::kF32} : std::vector<DType>{dtype})
+    for (int step : {0, 2}) {
+      Scalars s(AccumulateType(dtype), kLr, kScale, step);
+      Parameter copied = plain;
+      copied.copy = random(narrow, -2);
+      Run(copied, s, threads);
+      Parameter alone = plain;
+      Run(alone, s, threads);
+      EXPECT_EQ(copied.p.storage, alone.p.storage) << Name(narrow);
+      Box want(narrow, shape);
+      want.SetAll(alone.p.All());
+      EXPECT_EQ(copied.copy->All(), want.All()) << Name(narrow);
+    }
+}
+
+TEST(Optimizer, CopiesAreCasts) { Sweep(&CheckCopy); }
+
 // Update 0 changes no bit of the parameter and its state, whatever the gradient and the scalars contain, in place or
 // not.
 void CheckNone(const Rule& rule, Rng& rng, DType dtype, DType gradient, const Shape& shape, int threads) {
@@ -163,11 +191,13 @@ void CheckMany(const Rule& rule, const Rule* other) {
     Shape shape{PickOf<int64_t>(rng, {0, 1, 3, 5, 64, 129, 1023, 4096}), PickOf<int64_t>(rng, {1, 2, 7, 8})};
     DType dtype = i % 7 == 0 ? DType::kBF16 : DType::kF32, gradient = i % 11 == 0 ? DType::kBF16 : DType::kF32;
     const Rule& mine = other && i % 4 == 0 ? *other : i % 13 == 12 ? faster : Pick(rng, 0, 1) ? rule : undecayed;
-    apart.emplace_back(mine, dtype, gradient, [&](DType type, double low) {
+    auto make = [&](DType type, double low) {
       Box random = RandomBox(rng, type, shape, low, 2), dense(type, shape);
       dense.SetAll(random.All());
       return i % 5 == 0 ? random : dense;
-    });
+    };
+    apart.emplace_back(mine, dtype, gradient, make);
+    if (i % 3 == 0) apart.back().copy = make(dtype == DType::kF32 && i % 17 == 0 ? DType::kF16 : DType::kBF16, -2);
   }
   Scalars s(DType::kF32, 3e-3, 0.7, 3);
   std::vector<Parameter> together = apart;
@@ -182,6 +212,7 @@ void CheckMany(const Rule& rule, const Rule* other) {
     ASSERT_TRUE(together[i].p.storage == apart[i].p.storage) << which;
     for (size_t k = 0; k < apart[i].kept.size(); k++)
       ASSERT_TRUE(together[i].kept[k].storage == apart[i].kept[k].storage) << which;
+    ASSERT_TRUE(!apart[i].copy || together[i].copy->storage == apart[i].copy->storage) << which;
   }
 }
 

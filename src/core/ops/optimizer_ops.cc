@@ -3,18 +3,24 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 
 #include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {
 
-// Operands: the parameter, its optimizer state, the gradient, lr, scale, updates. Results: the new parameter and state.
+// Operands: the parameter, its optimizer state, the gradient, lr, scale, updates. Results: the new parameter and state,
+// and with the attribute `dtype` the new parameter in that dtype.
 int Kept(const Node& node) { return int(node.inputs.size()) - 5; }
 const Var& GradientOf(const Node& node) { return node.inputs[node.inputs.size() - 4]; }
 const Var& RateOf(const Node& node) { return node.inputs[node.inputs.size() - 3]; }
 const Var& ScaleOf(const Node& node) { return node.inputs[node.inputs.size() - 2]; }
 const Var& UpdatesOf(const Node& node) { return node.inputs.back(); }
+std::optional<DType> CopyOf(const Node& node) {
+  int64_t dtype = node.attrs.IntOr("dtype", -1);
+  return dtype < 0 ? std::nullopt : std::optional(DType(dtype));
+}
 
 void Infer(Node& node) {
   int tensors = Kept(node) + 2, operands = int(node.inputs.size());
@@ -24,6 +30,12 @@ void Infer(Node& node) {
                                ToString(node.inputs[size_t(i)].shape()), ToString(node.inputs[0].shape())));
   for (int i = tensors; i < operands; i++) CheckRank(node, i, 0);
   for (int i = 0; i < tensors - 1; i++) AddOutput(node, node.inputs[size_t(i)].dtype(), node.inputs[size_t(i)].shape());
+  std::optional<DType> copy = CopyOf(node);
+  if (!copy) return;
+  DType own = node.inputs[0].dtype();
+  if (own != AccumulateType(own) && *copy != own)  // a kernel rounds the copy from the type in which it computes
+    FailAt(node, fmt::format("expected a copy in {}, as the parameter, got {}", Name(own), Name(*copy)));
+  AddOutput(node, *copy, node.inputs[0].shape());
 }
 
 Dims UpdateDims(const Node& node) {
@@ -31,7 +43,7 @@ Dims UpdateDims(const Node& node) {
   Dims dims;
   for (int i = 0; i < Kept(node) + 2; i++) dims.in.push_back(all);
   for (int i = 0; i < 3; i++) dims.in.push_back("");
-  for (int i = 0; i < Kept(node) + 1; i++) dims.out.push_back(all);
+  for (size_t i = 0; i < node.outputs.size(); i++) dims.out.push_back(all);
   return dims;
 }
 
@@ -53,6 +65,7 @@ Outputs Results(const Node& node, std::initializer_list<Var> next) {
     const Var& old = node.inputs[results.size()];
     results.push_back(Select(any, Cast(value, old.dtype()), old));
   }
+  if (std::optional<DType> copy = CopyOf(node)) results.push_back(Cast(results[0], *copy));
   return results;
 }
 

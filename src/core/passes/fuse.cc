@@ -28,7 +28,10 @@ class Fuser {
   }
 
   LocalProgram Run() {
-    for (const auto& node : program_.graph.nodes) FindNormResidual(*node);
+    for (const auto& node : program_.graph.nodes) {
+      FindNormResidual(*node);
+      FindCopy(*node);
+    }
     for (const auto& node : program_.graph.nodes) Rewrite(node);
     Graph fused = std::move(result_);
     for (auto [from, to] :
@@ -69,7 +72,30 @@ class Fuser {
     }
   }
 
+  // For cast(new parameter): lets the update's kernel write the cast value too, so that no kernel reads the parameter
+  // for it again.
+  void FindCopy(const Node& cast) {
+    static constexpr Op kUpdates[] = {Op::kAdamW, Op::kLion, Op::kSgd};
+    if (cast.op != Op::kCast || cast.inputs[0].index() != 0) return;
+    const Node& update = cast.inputs[0].node();
+    if (std::ranges::find(kUpdates, update.op) == std::end(kUpdates) || copies_.contains(&update)) return;
+    if (update.outputs[0].dtype != AccumulateType(update.outputs[0].dtype)) return;
+    copies_[&update] = &cast;
+    copied_.insert(&cast);
+  }
+  // Returns the update with one more result, which takes the place of the cast.
+  std::shared_ptr<Node> WithCopy(const std::shared_ptr<Node>& made, const Node& old) {
+    auto it = copies_.find(&old);
+    if (it == copies_.end()) return made;
+    auto update = std::make_shared<Node>(*made);
+    update->attrs.Set({"dtype", it->second->attrs.Int("dtype")});
+    update->outputs.push_back(it->second->outputs[0]);
+    now_[{it->second, 0}] = Var(update, int(update->outputs.size()) - 1);
+    return update;
+  }
+
   void Rewrite(const std::shared_ptr<Node>& node) {
+    if (copied_.contains(node.get())) return;
     if (auto it = absorbed_.find(node.get()); it != absorbed_.end()) {
       now_[{node.get(), 0}] = Now(it->second);
       return;
@@ -77,7 +103,7 @@ class Fuser {
     std::shared_ptr<Node> fused = AsLinear(*node);
     if (!fused) fused = AsOneSum(*node);
     if (!fused) fused = WithNewInputs(node);
-    fused = WithParameters(fused, node);
+    fused = WithCopy(WithParameters(fused, node), *node);
     if (fused != node)
       for (size_t i = 0; i < node->outputs.size(); i++) now_[{node.get(), int(i)}] = Var(fused, int(i));
     result_.nodes.push_back(std::move(fused));
@@ -246,8 +272,10 @@ class Fuser {
   absl::flat_hash_map<Key, int> uses_;
   absl::flat_hash_set<std::string> written_;  // names of entries
   absl::flat_hash_map<Key, Var> now_;
-  absl::flat_hash_map<const Node*, Var> residuals_;  // by a norm's gradient: the residual to add
-  absl::flat_hash_map<const Node*, Var> absorbed_;   // by an add that became such a residual: the gradient
+  absl::flat_hash_map<const Node*, Var> residuals_;       // by a norm's gradient: the residual to add
+  absl::flat_hash_map<const Node*, Var> absorbed_;        // by an add that became such a residual: the gradient
+  absl::flat_hash_map<const Node*, const Node*> copies_;  // by an update: the cast of its parameter
+  absl::flat_hash_set<const Node*> copied_;               // these casts
   Graph result_;
 };
 

@@ -3,6 +3,7 @@
 //   einsum -> + bias -> + residual -> cast    becomes linear
 //   einsum -> + bias -> gelu -> + residual    becomes linear, and so with the other activations
 //   norm gradient -> + residual               becomes the norm gradient with one more operand
+//   update of a parameter -> cast             becomes the update with one more result
 //   sum over dim 0 -> sum over dim 0          becomes one sum over both, after a merge
 //   the last product and its cross-entropy    become one op (fuse_loss.h)
 //

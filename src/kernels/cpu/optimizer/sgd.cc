@@ -16,7 +16,7 @@ struct SgdRule {
     scale = scalars.scale;
     momentum = C(call.attrs->Float("momentum"));
     weight_decay = C(call.attrs->Float("weight_decay"));
-    keeps = call.out.size() > 1;
+    keeps = call.in.size() > 5;  // the parameter, a momentum, the gradient and three scalars
     nesterov = call.attrs->Int("nesterov") != 0;
   }
 

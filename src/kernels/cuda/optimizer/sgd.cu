@@ -36,13 +36,16 @@ struct SgdRule {
   };
 };
 
-void Run(const KernelCall& call) { call.out.size() > 1 ? Update<SgdRule<1>>(call) : Update<SgdRule<0>>(call); }
+// Operands apart from the momentum: the parameter, the gradient, and three scalars.
+bool KeepsMomentum(const KernelCall& call) { return call.in.size() > 5; }
+void Run(const KernelCall& call) { KeepsMomentum(call) ? Update<SgdRule<1>>(call) : Update<SgdRule<0>>(call); }
 // Parameters may differ in whether they keep a momentum. Consecutive calls of the same kind run together.
 void RunMany(std::span<const KernelCall> calls) {
   while (!calls.empty()) {
-    size_t results = calls[0].out.size(), n = 1;
-    while (n < calls.size() && calls[n].out.size() == results) n++;
-    results > 1 ? UpdateMany<SgdRule<1>>(calls.first(n)) : UpdateMany<SgdRule<0>>(calls.first(n));
+    bool keeps = KeepsMomentum(calls[0]);
+    size_t n = 1;
+    while (n < calls.size() && KeepsMomentum(calls[n]) == keeps) n++;
+    keeps ? UpdateMany<SgdRule<1>>(calls.first(n)) : UpdateMany<SgdRule<0>>(calls.first(n));
     calls = calls.subspan(n);
   }
 }

@@ -11,6 +11,8 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <tuple>
+#include <type_traits>
 
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/families.h"
@@ -73,7 +75,7 @@ constexpr int OrOne(int n) { return n > 0 ? n : 1; }
 template <int kKept>
 struct UpdateTensors {
   const void *p, *kept[OrOne(kKept)], *g;
-  void *new_p, *new_kept[OrOne(kKept)];
+  void *new_p, *new_kept[OrOne(kKept)], *copy;  // copy: of new_p in another type, or null
 
   static UpdateTensors Of(const KernelCall& call) {
     UpdateTensors x{};
@@ -84,12 +86,14 @@ struct UpdateTensors {
       x.kept[i] = call.in[size_t(i) + 1].data;
       x.new_kept[i] = call.out[size_t(i) + 1].data;
     }
+    x.copy = call.out.size() > kKept + 1 ? call.out[kKept + 1].data : nullptr;
     return x;
   }
 };
 
-// Updates V elements of each tensor. T, M and G are the types of p, of the kept tensors and of g.
-template <class Rule, class T, class M, class G, int V, class Coefficients>
+// Updates V elements of each tensor. T, M and G are the types of p, of the kept tensors and of g, and W that of the
+// copy of p, which is void if it is not written.
+template <class Rule, class T, class M, class G, class W, int V, class Coefficients>
 __device__ __forceinline__ void UpdatePack(const UpdateTensors<Rule::kKept>& x, const Coefficients& k, int64_t i) {
   using C = Compute<T>;
   constexpr int N = Rule::kKept;
@@ -97,7 +101,8 @@ __device__ __forceinline__ void UpdatePack(const UpdateTensors<Rule::kKept>& x, 
   Pack<M, V> kept[OrOne(N)];                        // [N, V]
 #pragma unroll
   for (int s = 0; s < N; s++) kept[s] = static_cast<const Pack<M, V>*>(x.kept[s])[i];
-  auto g = static_cast<const Pack<G, V>*>(x.g)[i];  // [V]
+  auto g = static_cast<const Pack<G, V>*>(x.g)[i];                                // [V]
+  [[maybe_unused]] Pack<std::conditional_t<std::is_void_v<W>, char, W>, V> copy;  // [V]
 #pragma unroll
   for (int j = 0; j < V; j++) {
     C pj = Widen(p.v[j]), kj[OrOne(N)];
@@ -105,12 +110,14 @@ __device__ __forceinline__ void UpdatePack(const UpdateTensors<Rule::kKept>& x, 
     for (int s = 0; s < N; s++) kj[s] = Widen(kept[s].v[j]);
     if (k.any) k.Update(pj, kj, C(Widen(g.v[j])));
     p.v[j] = Narrow<T>(pj);
+    if constexpr (!std::is_void_v<W>) copy.v[j] = Narrow<W>(pj);
 #pragma unroll
     for (int s = 0; s < N; s++) kept[s].v[j] = Narrow<M>(kj[s]);
   }
   static_cast<Pack<T, V>*>(x.new_p)[i] = p;
 #pragma unroll
   for (int s = 0; s < N; s++) static_cast<Pack<M, V>*>(x.new_kept[s])[i] = kept[s];
+  if constexpr (!std::is_void_v<W>) static_cast<Pack<W, V>*>(x.copy)[i] = copy;
 }
 
 // For dense tensors.
@@ -119,7 +126,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
     DenseUpdate(UpdateTensors<Rule::kKept> x, UpdateSettings<Rule> settings, int64_t packs) {
   auto k = SharedCoefficients<Rule, Compute<T>>(settings);
   int64_t first = int64_t(blockIdx.x) * kUpdateThreads + threadIdx.x, step = int64_t(gridDim.x) * kUpdateThreads;
-  for (int64_t i = first; i < packs; i += step) UpdatePack<Rule, T, M, G, V>(x, k, i);
+  for (int64_t i = first; i < packs; i += step) UpdatePack<Rule, T, M, G, void, V>(x, k, i);
 }
 
 // For any strides. `to` walks new_p, the new kept tensors and g; `from` walks the old p and kept tensors.
@@ -140,24 +147,26 @@ __global__ void __launch_bounds__(kUpdateThreads)
   for (int s = 0; s < N; s++) static_cast<M*>(x.new_kept[s])[a.of[s + 1]] = Narrow<M>(kept[s]);
 }
 
-// Returns the nest over all tensors of a call: results, then g, then the old values.
+// Returns the nest over all tensors of a call: results, then g, then the old values, then the copy if there is one.
 template <class Rule>
 Nest NestOf(const KernelCall& call) {
   constexpr size_t kResults = Rule::kKept + 1;
-  const TensorView* all[2 * kResults + 1];
+  const TensorView* all[2 * kResults + 2];
   for (size_t i = 0; i < kResults; i++) {
     all[i] = &call.out[i];
     all[kResults + 1 + i] = &call.in[i];
   }
   all[kResults] = &call.in[kResults];
-  return Nest::Over(all);
+  bool copies = call.out.size() > kResults;
+  if (copies) all[2 * kResults + 1] = &call.out[kResults];
+  return Nest::Over(std::span(all).first(2 * kResults + (copies ? 2 : 1)));
 }
 // Returns whether all tensors are dense and aligned, and consist of whole packs of V elements.
 template <class Rule>
 bool IsDense(const KernelCall& call, const Nest& nest, int V) {
   bool dense = nest.rank <= 1 && nest.Count() % V == 0;
   for (int o = 0; o < nest.operands; o++) dense &= nest.inner_stride(o) == 1;
-  for (size_t i = 0; i < Rule::kKept + 1; i++) dense &= Aligned16(call.out[i].data);
+  for (const TensorView& out : call.out) dense &= Aligned16(out.data);
   for (size_t i = 0; i < Rule::kKept + 2; i++) dense &= Aligned16(call.in[i].data);
   return dense;
 }
@@ -201,9 +210,20 @@ void DispatchWider(DType dtype, DType own, const char* what, Fn&& fn) {
   dtype == own ? fn(T{}) : fn(Compute<T>{});
 }
 
+// Casts the new parameter to its copy, for updates whose kernel does not write it.
 template <class Rule>
-void Update(const KernelCall& call) {
-  if (call.out[0].NumElements() == 0) return;
+void WriteCopy(const KernelCall& call) {
+  if (call.out.size() == Rule::kKept + 1) return;
+  KernelCall cast = call;
+  static const Attrs none;
+  cast.attrs = &none;
+  cast.in = call.out.first(1);
+  cast.out = call.out.last(1);
+  call.context->kernels(DeviceKind::kCuda).Row(Op::kCast).run(cast);
+}
+
+template <class Rule>
+void UpdateOfTypes(const KernelCall& call) {
   DType own = call.in[0].dtype, kept = Rule::kKept > 0 ? call.in[1].dtype : own, g = call.in[Rule::kKept + 1].dtype;
   for (int i = 1; i < Rule::kKept; i++)
     WEFT_CHECK(call.in[size_t(i) + 1].dtype == kept,
@@ -219,6 +239,13 @@ void Update(const KernelCall& call) {
                              [&](auto gradient) { UpdateAs<Rule, T, M, decltype(gradient)>(call); });
     });
   });
+}
+
+template <class Rule>
+void Update(const KernelCall& call) {
+  if (call.out[0].NumElements() == 0) return;
+  UpdateOfTypes<Rule>(call);
+  WriteCopy<Rule>(call);
 }
 
 // Many dense f32 parameters, for one launch.
@@ -238,7 +265,8 @@ struct UpdateTable {
 };
 inline constexpr int64_t kPacksOfBlock = kUpdateThreads * 4;
 
-template <class Rule>
+// G is the type of gradients, and W that of the copies of parameters or void.
+template <class Rule, class G, class W>
 __global__ void __launch_bounds__(kUpdateThreads) ManyUpdate(const __grid_constant__ UpdateTable<Rule> all) {
   constexpr int V = kPack<float>;
   auto k = SharedCoefficients<Rule, float>(all.settings);
@@ -248,45 +276,75 @@ __global__ void __launch_bounds__(kUpdateThreads) ManyUpdate(const __grid_consta
 #pragma unroll
   for (int64_t i = begin; i < begin + kPacksOfBlock; i += kUpdateThreads) {
     if (i >= entry.packs) return;
-    UpdatePack<Rule, float, float, float, V>(entry.x, k, i);
+    UpdatePack<Rule, float, float, G, W, V>(entry.x, k, i);
   }
 }
 
-// Returns whether the call can go into a table with these settings.
-template <class Rule>
-bool Fits(const KernelCall& call, const UpdateSettings<Rule>& settings) {
-  bool f32 = true;
-  for (size_t i = 0; i < Rule::kKept + 1; i++) f32 &= call.out[i].dtype == DType::kF32;
-  for (size_t i = 0; i < Rule::kKept + 2; i++) f32 &= call.in[i].dtype == DType::kF32;
-  if (!f32 || !settings.Serves(UpdateSettings<Rule>::Of(call))) return false;
-  Nest nest = NestOf<Rule>(call);
-  return nest.Count() > 0 && IsDense<Rule>(call, nest, kPack<float>);
-}
+// The updates of f32 parameters whose gradients have the type G and whose copies have the type W, or which have no
+// copies if W is void.
+template <class Rule, class G, class W>
+class UpdateBatch {
+ public:
+  explicit UpdateBatch(const KernelCall& first) : context_(first) {}
+
+  // Returns whether the batch takes the call, and then adds it.
+  bool Add(const KernelCall& call) {
+    if (!Fits(call)) return false;
+    if (!table_) {
+      table_ = std::make_unique<Table>();
+      table_->settings = UpdateSettings<Rule>::Of(call);
+    }
+    int64_t packs = call.out[0].NumElements() / kPack<float>;
+    table_->entries[table_->count++] = {UpdateTensors<Rule::kKept>::Of(call), packs,
+                                        float(call.attrs->Float("weight_decay")), table_->blocks};
+    table_->blocks += uint32_t(CeilDiv(packs, kPacksOfBlock));
+    if (table_->count == Table::kMost) Launch();
+    return true;
+  }
+  void Launch() {
+    if (!table_) return;
+    ManyUpdate<Rule, G, W><<<table_->blocks, kUpdateThreads, 0, DeviceOf(context_).stream()>>>(*table_);
+    WEFT_CUDA_LAUNCHED(Rule::kName);
+    table_.reset();
+  }
+
+ private:
+  using Table = UpdateTable<Rule>;
+  static_assert(sizeof(Table) <= 32764);
+
+  template <class T>
+  static constexpr DType TypeOf() {
+    return std::is_same_v<T, BF16> ? DType::kBF16 : DType::kF32;
+  }
+  bool Fits(const KernelCall& call) const {
+    constexpr size_t kResults = Rule::kKept + 1;
+    bool of_type = call.in[kResults].dtype == TypeOf<G>();
+    for (size_t i = 0; i < kResults; i++)
+      of_type &= call.out[i].dtype == DType::kF32 && call.in[i].dtype == DType::kF32;
+    if constexpr (std::is_void_v<W>)
+      of_type &= call.out.size() == kResults;
+    else
+      of_type &= call.out.size() > kResults && call.out.back().dtype == TypeOf<W>();
+    if (!of_type || (table_ && !table_->settings.Serves(UpdateSettings<Rule>::Of(call)))) return false;
+    Nest nest = NestOf<Rule>(call);
+    return nest.Count() > 0 && IsDense<Rule>(call, nest, kPack<float>);
+  }
+
+  const KernelCall& context_;
+  std::unique_ptr<Table> table_;
+};
 
 template <class Rule>
 void UpdateMany(std::span<const KernelCall> calls) {
-  using Table = UpdateTable<Rule>;
-  static_assert(sizeof(Table) <= 32764);
-  auto all = std::make_unique<Table>();
-  all->settings = UpdateSettings<Rule>::Of(calls[0]);
-  auto flush = [&] {
-    if (all->count == 0) return;
-    ManyUpdate<Rule><<<all->blocks, kUpdateThreads, 0, DeviceOf(calls[0]).stream()>>>(*all);
-    WEFT_CUDA_LAUNCHED(Rule::kName);
-    all->count = 0, all->blocks = 0;
-  };
-  for (const KernelCall& call : calls) {
-    if (!Fits<Rule>(call, all->settings)) {
-      Update<Rule>(call);
-      continue;
-    }
-    int64_t packs = call.out[0].NumElements() / kPack<float>;
-    all->entries[all->count++] = {UpdateTensors<Rule::kKept>::Of(call), packs, float(call.attrs->Float("weight_decay")),
-                                  all->blocks};
-    all->blocks += uint32_t(CeilDiv(packs, kPacksOfBlock));
-    if (all->count == Table::kMost) flush();
-  }
-  flush();
+  std::tuple batches{UpdateBatch<Rule, float, void>(calls[0]), UpdateBatch<Rule, float, BF16>(calls[0]),
+                     UpdateBatch<Rule, BF16, void>(calls[0]), UpdateBatch<Rule, BF16, BF16>(calls[0])};
+  std::apply(
+      [&](auto&... batch) {
+        for (const KernelCall& call : calls)
+          if (!(batch.Add(call) || ...)) Update<Rule>(call);
+        (batch.Launch(), ...);
+      },
+      batches);
 }
 
 }  // namespace weft::cuda
