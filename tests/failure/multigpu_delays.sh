@@ -26,7 +26,7 @@ train() {
 }
 meshes=("mesh.dp=$ranks" "mesh.dp=$ranks parallel.fsdp=full" "mesh.tp=$ranks")
 [ "$device" = cpu ] || meshes+=("mesh.dp=$ranks parallel.fsdp=full parallel.gather=copy"
-  "mesh.tp=$ranks parallel.symmetric_memory=true")
+  "mesh.tp=$ranks model.kv_heads=4 parallel.symmetric_memory=true")  # ranks with equal shards
 [ "$ranks" -lt 4 ] || meshes+=("mesh.dp=2 mesh.tp=2 parallel.fsdp=full")
 for mesh in "${meshes[@]}"; do
   # shellcheck disable=SC2086
