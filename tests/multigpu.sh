@@ -59,6 +59,17 @@ for ranks; do
     tail -"${WEFT_LINES:-40}" "$folder/log"
     failed=1
   fi
+  for memory in symmetric copied; do
+    words=(device=cuda "mesh.dp=$ranks" axis=dp "memory=$memory" op=all_reduce,all_gather,reduce_scatter,all_to_all)
+    if timeout 100 mpirun -np "$ranks" --bind-to none "$folder/weft/bin/weft" bench collective "${words[@]}" bytes=1K,4M \
+      seconds=0.02 > "$folder/log" 2>&1; then
+      echo "passed bench.$memory.$ranks"
+    else
+      echo "FAILED bench.$memory.$ranks"
+      tail -"${WEFT_LINES:-40}" "$folder/log"
+      failed=1
+    fi
+  done
   timeout 400 tests/failure/multigpu_failure.sh "$folder/weft/bin/weft" "$ranks" || failed=1
   timeout 400 tests/failure/multigpu_delays.sh "$folder/weft/bin/weft" "$ranks" || failed=1
 done

@@ -14,12 +14,15 @@ namespace {
 using OptionList = std::vector<Option>;
 
 OptionList CollectiveOptions(BenchWords& w) {
-  return {{{.key = "op", .help = "collectives, with commas between them, or all; default: those of FSDP"}, &w.op},
-          {{.key = "bytes", .help = "sizes, 4K,1M or 1M..64M; default: 1M..64M"}, &w.bytes},
-          {{.key = "factor", .help = "from size to size of a range; default: 4", .bounds = {.low = 2, .high = 1024}},
-           &w.factor},
-          {{.key = "dtype", .help = "f64, f32, bf16, f16, i64, i32, u8; default: f32"}, &w.dtype},
-          {{.key = "axis", .help = "the mesh axis whose ranks communicate, or world; default: world"}, &w.axis}};
+  return {
+      {{.key = "op", .help = "collectives, with commas between them, or all; default: those of FSDP"}, &w.op},
+      {{.key = "bytes", .help = "sizes, 4K,1M or 1M..64M; default: 1M..64M"}, &w.bytes},
+      {{.key = "factor", .help = "from size to size of a range; default: 4", .bounds = {.low = 2, .high = 1024}},
+       &w.factor},
+      {{.key = "dtype", .help = "f64, f32, bf16, f16, i64, i32, u8; default: f32"}, &w.dtype},
+      {{.key = "axis", .help = "the mesh axis whose ranks communicate, or world; default: world"}, &w.axis},
+      {{.key = "memory", .help = "ordinary, or mapped into the ranks of an axis: copied, symmetric; default: ordinary"},
+       &w.memory}};
 }
 
 OptionList GemmOptions(BenchWords& w) {

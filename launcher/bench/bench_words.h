@@ -18,7 +18,7 @@ struct BenchWords {
   double seconds = 0.2;
   int64_t repeats = 0;  // 0: as many as fit into `seconds`
   std::string dtype, op, executor;
-  std::string bytes = "1M..64M", axis = "world";
+  std::string bytes = "1M..64M", axis = "world", memory = "ordinary";
   int64_t factor = 4;
   std::string m, n, k;
   std::string batch, heads, kv_heads, seq, head_dim, layers, dim, ffn, pass;

@@ -1,6 +1,8 @@
 // weft bench collective: times the collectives of a group, as nccl-tests measure them. On a GPU it times each
 // collective as issued by the host, and as replayed from a recording.
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "fmt/format.h"
@@ -9,6 +11,7 @@
 #include "launcher/bench/collective_case.h"
 #include "launcher/bench/number_list.h"
 #include "weft/core/base/memory.h"
+#include "weft/dist/group/nccl/nccl_windows.h"
 
 namespace weft {
 namespace {
@@ -61,13 +64,31 @@ absl::StatusOr<ProcessGroup*> GroupOf(const BenchJob& job) {
   return &group;
 }
 
+// Returns which memory the calls use; none if it is ordinary.
+absl::StatusOr<std::optional<WindowUse>> MappedMemory(const BenchJob& job) {
+  absl::StatusOr<std::vector<std::string>> memory =
+      ParseNames("memory", job.words.memory, {"ordinary", "copied", "symmetric"});
+  if (!memory.ok()) return memory.status();
+  if (memory->size() != 1)
+    return absl::InvalidArgumentError(
+        fmt::format("{}memory: expected one kind, got {:?}", kCommandLine, job.words.memory));
+  if (memory->front() == "ordinary") return std::nullopt;
+  if (!job.on_gpu() || job.words.axis == "world")
+    return absl::InvalidArgumentError(
+        fmt::format("{}memory: expected ordinary {}, got {}", kCommandLine,
+                    job.on_gpu() ? "with axis=world, or one of the mesh's axes as axis" : "on a CPU", memory->front()));
+  const std::vector<std::string>& axes = job.mesh.shape().names;
+  return WindowUse{int(std::ranges::find(axes, job.words.axis) - axes.begin()),
+                   memory->front() == "copied" ? WindowEngine::kCopies : WindowEngine::kKernels};
+}
+
 class CollectiveBench {
  public:
-  CollectiveBench(const BenchJob& job, ProcessGroup& group)
-      : job_(job), group_(group), device_(job.context.device(job.device)) {}
+  CollectiveBench(const BenchJob& job, ProcessGroup& group, std::optional<WindowUse> mapped)
+      : job_(job), group_(group), mapped_(mapped), device_(job.context.device(job.device)) {}
 
   void Run(const CollectiveCase::What& what) {
-    CollectiveCase one(group_, device_, what);
+    CollectiveCase one(group_, device_, what, MemoryFor(what));
     int64_t wrong = WrongOnce(one, [&] { one.Enqueue(); });
     CallTimes times = job_.Time([&](int64_t calls) {
       for (int64_t i = 0; i < calls; i++) one.Enqueue();
@@ -78,6 +99,16 @@ class CollectiveBench {
   int64_t wrong() const { return wrong_; }
 
  private:
+  // Returns memory for both buffers if it is mapped into other ranks.
+  BufferPtr MemoryFor(const CollectiveCase::What& what) const {
+    size_t bytes = CollectiveCase::MemoryOf(group_, what);
+    if (!mapped_ || what.op == CollectiveOp::kBarrier) return nullptr;
+    std::array uses{*mapped_};
+    absl::StatusOr<BufferPtr> memory = AllocateWindows(job_.mesh, {.uses = uses, .bytes = bytes, .layout = bytes});
+    if (memory.ok()) return *memory;
+    Fail(fmt::format("memory={}: {}", job_.words.memory, std::string(memory.status().message())));
+  }
+
   // Returns the number of wrong elements on all ranks after one run on reset buffers.
   int64_t WrongOnce(CollectiveCase& one, absl::FunctionRef<void()> run) {
     one.Reset();
@@ -107,7 +138,7 @@ class CollectiveBench {
     bool moves = bytes > 0;
     BenchLine line{.kind = "collective", .dtype = Name(what.dtype), .unit = "GB/s bus"};
     line.name = fmt::format("{} {}{}", Name(what.op), moves ? BytesText(size_t(bytes)) + " " : "", mode);
-    line.labels = {{"op", Name(what.op)}, {"mode", mode}, {"axis", job_.words.axis}};
+    line.labels = {{"op", Name(what.op)}, {"mode", mode}, {"axis", job_.words.axis}, {"memory", job_.words.memory}};
     line.sizes = {{"bytes", bytes}, {"group_ranks", group_.size()}};
     if (moves) line.rate = gb_per_s * BusFactor(what.op, group_.size());
     if (moves) line.more.emplace_back("algorithm_gb_per_s", gb_per_s);
@@ -118,6 +149,7 @@ class CollectiveBench {
 
   const BenchJob& job_;
   ProcessGroup& group_;
+  std::optional<WindowUse> mapped_;
   DeviceRuntime& device_;
   int64_t wrong_ = 0;
 };
@@ -127,6 +159,8 @@ class CollectiveBench {
 absl::Status RunCollectiveBench(const BenchJob& job) {
   absl::StatusOr<ProcessGroup*> group = GroupOf(job);
   if (!group.ok()) return group.status();
+  absl::StatusOr<std::optional<WindowUse>> mapped = MappedMemory(job);
+  if (!mapped.ok()) return mapped.status();
   absl::StatusOr<std::vector<CollectiveOp>> ops = OpsOf(job.words, (*group)->size());
   if (!ops.ok()) return ops.status();
   absl::StatusOr<std::vector<int64_t>> sizes = ParseBytes("bytes", job.words.bytes, job.words.factor);
@@ -134,7 +168,7 @@ absl::Status RunCollectiveBench(const BenchJob& job) {
   absl::StatusOr<std::vector<DType>> dtypes = BenchDTypes(job.words, "f32", /*floating=*/false);
   if (!dtypes.ok()) return dtypes.status();
   job.PrintHead();
-  CollectiveBench bench(job, **group);
+  CollectiveBench bench(job, **group, *mapped);
   for (DType dtype : *dtypes)
     for (CollectiveOp op : *ops)
       for (int64_t bytes : *sizes) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "weft/core/base/rng.h"
 
@@ -38,6 +39,11 @@ int64_t Sum(std::vector<Pattern>& of, int64_t i) {
   return sum;
 }
 
+size_t Aligned(size_t bytes) {
+  constexpr size_t kAligned = 256;
+  return (bytes + kAligned - 1) / kAligned * kAligned;
+}
+
 // Returns whether the larger buffer of the collective consists of one piece per rank.
 bool HasPieces(CollectiveOp op) {
   return Traits(op).handed == Handed::kCountPerRank || Traits(op).own_counts || op == CollectiveOp::kAllGather;
@@ -72,7 +78,12 @@ int64_t Expected(CollectiveOp op, std::vector<Pattern>& of, size_t me, size_t pe
 
 }  // namespace
 
-CollectiveCase::CollectiveCase(ProcessGroup& group, DeviceRuntime& device, const What& what)
+size_t CollectiveCase::MemoryOf(const ProcessGroup& group, const What& what) {
+  size_t element = SizeOf(what.dtype), most = std::max(size_t(what.bytes), element * size_t(group.size()));
+  return 2 * Aligned(most);
+}
+
+CollectiveCase::CollectiveCase(ProcessGroup& group, DeviceRuntime& device, const What& what, BufferPtr memory)
     : group_(group), device_(device) {
   bool has_data = what.op != CollectiveOp::kBarrier, pieces = HasPieces(what.op);
   int64_t element = int64_t(SizeOf(what.dtype)), shares = pieces ? group.size() : 1;
@@ -82,8 +93,12 @@ CollectiveCase::CollectiveCase(ProcessGroup& group, DeviceRuntime& device, const
   idle_ = IsPointToPoint(what.op) && (group.rank() ^ 1) >= group.size();
   if (idle_) return;
   call_ = CallOf(what);
+  size_t used = 0;  // bytes of `memory`
   auto allocate = [&](int64_t bytes) {
-    return bytes > 0 ? Tensor::Empty(what.dtype, {bytes / element}, device_) : Tensor();
+    if (bytes == 0) return Tensor();
+    if (!memory) return Tensor::Empty(what.dtype, {bytes / element}, device_);
+    size_t begin = std::exchange(used, used + Aligned(size_t(bytes)));
+    return Tensor(memory, begin, what.dtype, {bytes / element});
   };
   in_ = allocate(InputBytes(call_, group.size()));
   out_ = what.op == CollectiveOp::kBroadcast ? in_ : allocate(OutputBytes(call_, group.size(), group.rank()));

@@ -25,10 +25,14 @@ class CollectiveCase {
   // - A send goes from each even rank to the next rank, and a receive in the opposite direction. With an odd number of
   //   ranks the last rank is idle.
   // - Counts that may differ between ranks are equal.
-  // Group and device must outlive the case.
-  CollectiveCase(ProcessGroup& group, DeviceRuntime& device, const What& what);
+  // Group and device must outlive the case. With `memory` the buffers are in it, one after the other; it has at least
+  // MemoryOf bytes.
+  CollectiveCase(ProcessGroup& group, DeviceRuntime& device, const What& what, BufferPtr memory = nullptr);
   CollectiveCase(const CollectiveCase&) = delete;
   CollectiveCase& operator=(const CollectiveCase&) = delete;
+
+  // Returns the bytes of both buffers, with space to align them.
+  static size_t MemoryOf(const ProcessGroup& group, const What& what);
 
   int64_t bytes() const { return bytes_; }  // after rounding
   // Fills the input with its integers and the output with bytes of 0xFF. Waits for the device.

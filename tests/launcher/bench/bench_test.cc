@@ -74,7 +74,10 @@ TEST(CollectiveCase, FindsRightResultsRight) {
         for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32, DType::kU8})
           for (int64_t bytes : {1, 1000, 4099}) {
             if (!Exists(op, ranks)) continue;
-            CollectiveCase one(mesh.World(), CpuRuntime(), {op, dtype, bytes});
+            CollectiveCase::What what{op, dtype, bytes};
+            BufferPtr memory;  // given or the case's own
+            if (bytes == 1000) memory = CpuRuntime().Allocate(CollectiveCase::MemoryOf(mesh.World(), what));
+            CollectiveCase one(mesh.World(), CpuRuntime(), what, memory);
             for (int again = 0; again < 2; again++) {
               one.Reset();
               one.Enqueue();
