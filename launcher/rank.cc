@@ -207,16 +207,6 @@ Ranks RanksOf(Bootstrap& bootstrap) {
           [&bootstrap](std::string_view bytes) { return bootstrap.AllGather(bytes); }, bootstrap.host()};
 }
 
-namespace {
-
-// On one host, ranks share its cores and its memory bus. A thread that moves bytes would take what kernels need.
-OverlapMode OverlapOf(const Config& config, DeviceKind device, const Bootstrap& bootstrap) {
-  if (config.parallel.overlap != OverlapMode::kAuto || device != DeviceKind::kCpu) return config.parallel.overlap;
-  return IsOneHost(bootstrap) ? OverlapMode::kNever : OverlapMode::kAlways;
-}
-
-}  // namespace
-
 std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   Bootstrap& bootstrap = job.bootstrap;
   auto timeout = std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000));
@@ -236,7 +226,7 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   try {
     groups = MakeGroupFactory(bootstrap, *device == DeviceKind::kCuda ? context.get() : nullptr);
     mesh = std::make_unique<DeviceMesh>(*context, *groups, MeshOf(config), groups->kinds());
-    mesh->set_overlap(OverlapOf(config, *device, bootstrap), int(config.parallel.chunks));
+    mesh->set_overlap(OverlapOf(config, *device, IsOneHost(bootstrap)), int(config.parallel.chunks));
   } catch (const Error& e) {
     job.failures.CallFailed(e.what());  // the ranks connect here, so another rank may be the cause
   }

@@ -78,18 +78,25 @@ Words WordsOf(const Chooser& choose, const Sizes& mesh) {
   return words;
 }
 
+// auto is one of the others (OverlapOf). Chunks were slower on the GPUs that were measured (results.md).
+Words OverlapsOf(const Sizes& mesh, bool on_gpu) {
+  if (mesh.dp * mesh.tp * mesh.replicate == 1) return {"auto"};
+  Words overlaps{"auto", on_gpu ? "never" : "always", on_gpu && mesh.tp > 1 ? "always" : "fill", "halves"};
+  if (mesh.tp > 1 && !on_gpu) overlaps.emplace_back("chunks");
+  return overlaps;
+}
+
 void AddOptions(const Chooser& choose, const Sizes& mesh, std::vector<Candidate>& candidates) {
-  bool shards = mesh.dp > 1, several = mesh.dp * mesh.tp * mesh.replicate > 1;
+  bool shards = mesh.dp > 1;
   bool on_gpu = choose.config().device == DeviceChoice::kCuda;
   Words fsdp = shards ? Words{"none", "gradients", "full"} : Words{"none"};
+  // Without ranks to shard over, gradients keeps weights in the compute type between steps.
+  if (!shards && mesh.tp > 1 && on_gpu) fsdp.emplace_back("gradients");
   if (mesh.replicate > 1) fsdp = {"gradients", "full"};
   Words sequence = mesh.tp > 1 ? Words{"false", "true"} : Words{"false"};
-  // auto is always on a GPU, and never on the CPU. Chunks were slower on the GPUs that were measured (results.md).
-  Words overlap = several ? Words{"auto", on_gpu ? "never" : "always", "fill", "halves"} : Words{"auto"};
-  if (mesh.tp > 1 && !on_gpu) overlap.emplace_back("chunks");
   for (const std::string& f : choose.Values("parallel.fsdp", fsdp))
     for (const std::string& s : choose.Values("parallel.sequence_parallel", sequence))
-      for (const std::string& o : choose.Values("parallel.overlap", overlap)) {
+      for (const std::string& o : choose.Values("parallel.overlap", OverlapsOf(mesh, on_gpu))) {
         Candidate candidate{WordsOf(choose, mesh)};
         choose.Add(candidate.keys, "parallel.fsdp", f);
         choose.Add(candidate.keys, "parallel.sequence_parallel", s);

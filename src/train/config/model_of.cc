@@ -80,6 +80,14 @@ ExecutorKind ExecutorOf(const Config& config) {
   Fail("executor is none of the names");
 }
 
+// CPU ranks of one host share its cores and its memory bus: a thread that moves bytes would take what kernels need. On
+// GPUs with tensor parallel ranks gradients of weights can fill the time of collectives that nothing else hides.
+OverlapMode OverlapOf(const Config& config, DeviceKind device, bool one_host) {
+  if (config.parallel.overlap != OverlapMode::kAuto) return config.parallel.overlap;
+  if (device == DeviceKind::kCpu) return one_host ? OverlapMode::kNever : OverlapMode::kAlways;
+  return config.mesh[kTensorAxis] > 1 ? OverlapMode::kFill : OverlapMode::kAlways;
+}
+
 Numerics NumericsOf(const Config& config) {
   const KernelsConfig& n = config.kernels;
   bool named = n.attention != AttentionBackend::kAuto;

@@ -13,6 +13,8 @@ StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh);
 // For planning, when no such mesh exists.
 inline StepOptions StepOptionsOf(const Config& config) { return StepOptionsOf(config, MeshOf(config)); }
 ExecutorKind ExecutorOf(const Config& config);
+// Returns what parallel.overlap means on this device. `one_host`: all ranks are on one host.
+OverlapMode OverlapOf(const Config& config, DeviceKind device, bool one_host);
 Numerics NumericsOf(const Config& config);  // to be set on the context before planning
 
 }  // namespace weft
