@@ -6,13 +6,16 @@
 #   tests/bench/modes.sh WEFT KEY "VALUE VALUE..." CONFIG.yaml|ROW [key=value...]
 #   LAUNCH="mpirun -np 2" tests/bench/modes.sh WEFT parallel.overlap "auto fill halves" configs/llama_1b.yaml mesh.tp=2
 #   LOAD=18 STEPS=18 tests/bench/modes.sh ARCHIVE.tar.gz parallel.gather "kernels copy" 8b_fsdp_1x8192
+#   tests/bench/modes.sh ARCHIVE.tar.gz keys "none parallel.overlap=fill,precision.reduce=bf16 NCCL_MIN_CTAS=32" 8b_tp_1x8192
+#
+# If KEY is keys, a VALUE is none or a list of keys and variables of the environment, with commas between them.
 #
 # WEFT is the program, or an archive of tests/gpu.sh --pack or launcher/bundle.sh. ROW is a row of multigpu_rows.sh on GPUS GPUs (all
 # by default). LAUNCH is a prefix for the program. STEPS (30) is the number of steps of a run; the first third does not count. ROUNDS
 # (1) is how often the list is gone through in both directions. LOAD=N first trains N steps with the first value, so that clocks
 # settle. LIMIT_S is the time limit of the call in seconds. OUT is the folder of the output.
 set -euo pipefail
-[ $# -ge 4 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 4 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 weft=$1
 [ ! -f "$weft" ] || weft=$(realpath "$weft")
 cd "$(dirname "$0")/../.."
@@ -54,9 +57,13 @@ sampled() {
 }
 # train NAME VALUE STEPS [key=value...]
 train() {
-  local code=0
-  sampled "$1" timeout --kill-after=10 $((deadline > SECONDS ? deadline - SECONDS : 1)) "${launch[@]}" "$weft" train "$config" \
-    data.synthetic=true "${@:4}" "$key=$2" "train.steps=$3" log.every=1000 "log.jsonl=$out/$1.jsonl" || code=$?
+  local code=0 word all=("$key=$2") words=() variables=()
+  [ "$key" != keys ] || IFS=, read -ra all <<< "${2/#none/}"
+  for word in "${all[@]}"; do
+    if [[ $word =~ ^[A-Z0-9_]+= ]]; then variables+=("$word"); else words+=("$word"); fi
+  done
+  sampled "$1" timeout --kill-after=10 $((deadline > SECONDS ? deadline - SECONDS : 1)) env "${variables[@]}" "${launch[@]}" "$weft" \
+    train "$config" data.synthetic=true "${@:4}" "${words[@]}" "train.steps=$3" log.every=1000 "log.jsonl=$out/$1.jsonl" || code=$?
   [ $code -ne 0 ] || return 0
   tail -15 "$out/$1.log" >&2
   echo "modes.sh: expected training with $key=$2 to succeed, got exit code $code$([ $code -ne 124 ] || echo ": LIMIT_S ran out")" >&2

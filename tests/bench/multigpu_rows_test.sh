@@ -88,6 +88,7 @@ END
 cat > "$dir/weft/bin/weft" << 'END'
 #!/usr/bin/env bash
 echo weft >> "$ORDER"
+echo "NCCL_MIN_CTAS=${NCCL_MIN_CTAS:-}: $*"
 ms=$((100 + 10 * $(grep -c weft "$ORDER")))
 for word; do
   case $word in train.steps=*) steps=${word#*=} ;; log.jsonl=*) log=${word#*=} ;; esac
@@ -132,6 +133,15 @@ done
 for runs in '"value": "kernels", "ms": 135.0, "runs_ms": [120.0, 150.0]' '"value": "copy", "ms": 135.0, "runs_ms": [130.0, 140.0]'; do
   grep -qF "$runs" "$dir/out" || fail "expected the runs $runs"
 done
+# A value may be several keys and variables, or none.
+both=parallel.overlap=fill,NCCL_MIN_CTAS=32
+ORDER=$dir/order PATH=$dir/fakes:$PATH OUT=$dir/keys COMMIT=abc GPUS=2 STEPS=30 \
+  tests/bench/modes.sh "$dir/archive.tar.gz" keys "none $both" 8b_fsdp_1x8192 > "$dir/out" 2> "$dir/err" ||
+  fail "expected a row of each value"
+grep -q '^NCCL_MIN_CTAS=: ' "$dir/keys/none.0.log" && ! grep -q 'parallel.overlap' "$dir/keys/none.0.log" ||
+  fail "expected a run without more keys"
+grep -q '^NCCL_MIN_CTAS=32: .* parallel.overlap=fill ' "$dir/keys/$both.1.log" || fail "expected a run with $both"
+grep -qF "| $both | " "$dir/out" || fail "expected a row of $both"
 code=0
 tests/bench/modes.sh "$dir/archive.tar.gz" parallel.gather "kernels copy" no_row > "$dir/out" 2>&1 || code=$?
 [ $code -eq 2 ] && grep -q 'expected one of the rows' "$dir/out" || fail "expected a row that is not known to be refused"
