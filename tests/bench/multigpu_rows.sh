@@ -12,7 +12,7 @@
 #
 # CACHE=FOLDER keeps PyTorch's compilations between calls, which saves minutes. OUT=FOLDER gets the output of the runs and
 # samples of nvidia-smi. COMMIT names the program in the row. LIMIT_S (default 530) is the time limit of a call in seconds.
-# KEYS="key=value..." are more keys of Weft, to compare other options with PyTorch.
+# KEYS="key=value..." are more keys of Weft, or variables of its environment, to compare other options with PyTorch.
 set -euo pipefail
 usage() {
   sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
@@ -38,6 +38,7 @@ table='
 1b_fsdp_4x4096   2,4  270 llama_1b  mesh.dp=N train.global_batch=4N parallel.fsdp=full | --model llama-1B --batch 4 --seq 4096 --no-reshard
 1b_tp_4x4096     2,4  130 llama_1b  mesh.tp=N parallel.sequence_parallel=true train.global_batch=4 | --model llama-1B --batch 4 --seq 4096 --tp N
 '
+variable='^[A-Z0-9_]+='
 names() { awk 'NF { print $1 }' <<< "$table"; }
 gpus_of() { awk -v name="$1" '$1 == name { gsub(",", " ", $2); print $2 }' <<< "$table"; }
 # expand N WORDS...: replaces N, 2N and so on by their numbers.
@@ -58,10 +59,12 @@ define() {
   IFS='|' read -r left right < <(awk -v name="$1" '$1 == name' <<< "$table")
   read -r _ _ step_ms config left <<< "$left"
   # shellcheck disable=SC2086  # several arguments
-  mapfile -t keys < <(expand "$2" $left device=cuda ${KEYS:-})
+  mapfile -t keys < <(expand "$2" $left device=cuda ${KEYS:-} | grep -vE "$variable")
+  # shellcheck disable=SC2086
+  mapfile -t variables < <(printf '%s\n' ${KEYS:-} | grep -E "$variable")
   # shellcheck disable=SC2086
   mapfile -t settings < <(expand "$2" $right)
-  weft_command=(mpirun -np "$2" --bind-to none "${program:-weft}")
+  weft_command=(${variables:+env "${variables[@]}"} mpirun -np "$2" --bind-to none "${program:-weft}")
   peer_command=(torchrun --standalone --nproc_per_node="$2" tests/bench/torch_peer.py)
 }
 
@@ -119,4 +122,4 @@ weft weft.1 $((warm + 20))
 peer peer.1 $warm
 peer peer.2 $warm
 weft weft.2 $((warm + 20))
-python3 -B tests/bench/multigpu_rows.py "$row" "$gpus" "$out" "${keys[*]}" "${settings[*]}"
+python3 -B tests/bench/multigpu_rows.py "$row" "$gpus" "$out" "${keys[*]} ${variables[*]}" "${settings[*]}"

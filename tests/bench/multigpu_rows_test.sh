@@ -80,6 +80,7 @@ END
 cat > "$dir/fakes/torchrun" << 'END'
 #!/usr/bin/env bash
 echo peer >> "$ORDER"
+[ -z "${NCCL_MIN_CTAS:-}" ] || exit 8  # it is Weft's
 ms=$((120 + 10 * $(grep -c peer "$ORDER")))
 mkdir -p "$TORCHINDUCTOR_CACHE_DIR"
 sleep 0.3  # meanwhile the GPUs are sampled
@@ -105,11 +106,12 @@ chmod +x "$dir"/fakes/* "$dir/weft/bin/weft"
 tar -C "$dir" -czf "$dir/archive.tar.gz" weft
 mkdir "$dir/runs"
 code=0
-ORDER=$dir/order PATH=$dir/fakes:$PATH OUT=$dir/runs CACHE=$dir/cache COMMIT=abc \
+ORDER=$dir/order PATH=$dir/fakes:$PATH OUT=$dir/runs CACHE=$dir/cache COMMIT=abc KEYS="NCCL_MIN_CTAS=32 parallel.overlap=fill" \
   tests/bench/multigpu_rows.sh "$dir/archive.tar.gz" 8b_fsdp_1x8192 > "$dir/out" 2> "$dir/err" || code=$?
 [ $code -eq 0 ] || fail "expected a row"
 [ "$(xargs < "$dir/order")" = "weft weft peer peer weft" ] ||
   fail "expected load, then Weft, the peer, the peer, Weft; got $(xargs < "$dir/order")"
+grep -q '^NCCL_MIN_CTAS=32: .* parallel.overlap=fill ' "$dir/runs/weft.1.weft.log" || fail "expected the words of KEYS"
 [ -d "$dir/cache/inductor" ] || fail "expected the peer's compilations in CACHE"
 # Steps take 120 and 130 ms in Weft's two runs after the load, and 130 and 140 ms in the peer's runs. So the row has 8192 tokens
 # per GPU in 125 and 135 ms.
