@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Checks multigpu_job.sh with two ranks on CPUs, and its memory check with a double of nvidia-smi.
+# Usage: multigpu_job_test.sh ROOT BUILD. Exits with 77 (skipped) if the program is not built.
+source "$(dirname "$0")/../prelude.sh"
+job=tests/bench/multigpu_job.sh
+mkdir "$dir/fakes"
+cat > "$dir/fakes/nvidia-smi" << 'END'
+#!/usr/bin/env bash
+for ((i = 0; ; i++)); do
+  printf '0, %d\n1, 1636\n' $((1636 + GROWTH * i))
+  sleep 0.05
+done
+END
+chmod +x "$dir/fakes/nvidia-smi"
+
+# runs GROWTH PART...: on CPUs, beside GPUs whose first one gets GROWTH MiB more with each sample.
+runs() {
+  GROWTH=$1 PATH=$dir/fakes:$PATH REPLAYS=100 DEVICE=auto CONFIG=configs/llama-tiny.yaml KEYS="" DIR=$dir/checkpoints \
+    within 100 $job "$weft" 2 "${@:2}" > "$dir/out" 2>&1
+}
+runs 0 launch replays checkpoint || fail "expected all parts to pass"
+[ "$(grep -c 'shown: a run of one step' "$dir/out")" = 3 ] || fail "expected three launches"
+grep -q 'shown: GPU 0: 1636 MiB, then 1636 MiB' "$dir/out" || fail "expected the memory of a GPU"
+[ "$(grep -c '"event":"save"' "$dir/out")" = 2 ] || fail "expected two saves"
+[ "$(grep -c 'shown: the checkpoint evaluated on' "$dir/out")" = 2 ] || fail "expected a loss of both meshes"
+! runs 1 replays || fail "expected memory that grows to be found"
+grep -q 'expected memory that stays as it is' "$dir/out" || fail "expected the growth to be named"
+! runs 0 lunch || fail "expected a part that is not known to be refused"
+echo "job: ok"
