@@ -34,7 +34,7 @@ if [[ $config != *.yaml ]]; then
 fi
 # shellcheck source=/dev/null
 source launcher/environment.sh
-if [[ $weft == *.tar.gz ]]; then
+if [[ $weft == *.tar.* ]]; then
   # shellcheck source=/dev/null
   source tests/bundle.sh
   open_bundle "$weft"

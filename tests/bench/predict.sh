@@ -29,7 +29,7 @@ cd "$(dirname "$0")/../.." || exit
 # shellcheck source=/dev/null
 source launcher/environment.sh
 program=$archive
-if [[ $archive == *.tar.gz ]]; then
+if [[ $archive == *.tar.* ]]; then
   # shellcheck source=/dev/null
   source tests/bundle.sh
   open_bundle "$archive"
