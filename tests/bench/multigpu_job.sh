@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a job on several GPUs costs beside its steps: its launch, memory over many replays, and checkpoints that change the mesh.
+# What a job on several GPUs costs in addition to its steps: its launch, memory over many replays, and checkpoints that change the mesh.
 #
 #   tests/bench/multigpu_job.sh WEFT|ARCHIVE.tar.gz RANKS [launch|replays|checkpoint...]     all three by default
 #

@@ -27,7 +27,7 @@ class Communicator {
   Communicator(const World& world, int ctas, bool copy_engines) {
     const ncclUniqueId id = SharedId(world);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    if (ctas) config.minCTAs = 1, config.maxCTAs = ctas;
+    if (ctas) config.minCTAs = config.maxCTAs = ctas;
     if (copy_engines) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
     Check(ncclCommInitRankConfig(&comm_, world.size, id, world.rank, &config), "make a communicator");
   }

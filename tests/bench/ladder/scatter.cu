@@ -1,8 +1,8 @@
 // Probe: an own reduce-scatter by direct loads from the peers' memory (scatter.h) against NCCL's, on 2, 4 or 8 GPUs of
 // one host with one process per GPU. Gradients are bf16 and are added in f32; the own kernel writes f32, or adds to an
-// f32 gradient, or also sums the squares, on 4, 8 or 16 blocks. NCCL sends bf16 or f32, by its default kernels and by
-// its symmetric kernel ReduceScatter_LD, with a communicator's own number of CTAs, 4, or 8. Each is timed without other
-// work, and in a graph with products that take as long as the backward pass of a block of Llama 8B. NVLink multicast
+// f32 gradient, or also sums the squares, on 4 to 32 blocks. NCCL sends bf16 or f32, by its default kernels and by its
+// symmetric kernel ReduceScatter_LD, with a communicator's own number of CTAs, and with 4 to 32. Each is timed without
+// other work, and in a graph with products that take as long as the backward pass of a block of Llama 8B. NVLink multicast
 // stays off.
 #include <cstdio>
 #include <cstdlib>
@@ -369,12 +369,12 @@ static void Print(const Rank& r, const Timed& t) {
 static std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (Result result : {Result::kWrite, Result::kAdd, Result::kAddSquares})
-    for (int blocks : {4, 8, 16}) cases.push_back({Way::kOwn, result, blocks});
+    for (int blocks : {4, 8, 16, 32}) cases.push_back({Way::kOwn, result, blocks});
   for (bool wide : {false, true}) {
-    for (int ctas : {0, 4, 8}) cases.push_back({Way::kNccl, Result::kWrite, ctas, wide});
+    for (int ctas : {0, 4, 8, 32}) cases.push_back({Way::kNccl, Result::kWrite, ctas, wide});
     cases.push_back({Way::kNccl, Result::kAddSquares, 0, wide});
   }
-  for (int ctas : {0, 4, 8}) cases.push_back({Way::kNcclLoads, Result::kWrite, ctas});
+  for (int ctas : {0, 4, 8, 16, 32}) cases.push_back({Way::kNcclLoads, Result::kWrite, ctas});
   cases.push_back({Way::kNcclLoads, Result::kAddSquares, 8});
   cases.push_back({Way::kNcclLoads, Result::kWrite, 8, true});
   return cases;

@@ -13,7 +13,7 @@ done
 END
 chmod +x "$dir/fakes/nvidia-smi"
 
-# runs GROWTH PART...: on CPUs, beside GPUs whose first one gets GROWTH MiB more with each sample.
+# runs GROWTH PART...: on CPUs, while the first GPU gets GROWTH MiB more with each sample.
 runs() {
   GROWTH=$1 PATH=$dir/fakes:$PATH REPLAYS=100 DEVICE=auto CONFIG=configs/llama-tiny.yaml KEYS="" DIR=$dir/checkpoints \
     within 100 $job "$weft" 2 "${@:2}" > "$dir/out" 2>&1
