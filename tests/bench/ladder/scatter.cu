@@ -2,8 +2,8 @@
 // one host with one process per GPU. Gradients are bf16 and are added in f32; the own kernel writes f32, or adds to an
 // f32 gradient, or also sums the squares, on 4 to 32 blocks. NCCL sends bf16 or f32, by its default kernels and by its
 // symmetric kernel ReduceScatter_LD, with a communicator's own number of CTAs, and with 4 to 32. Each is timed without
-// other work, and in a graph with products that take as long as the backward pass of a block of Llama 8B. NVLink multicast
-// stays off.
+// other work, and in a graph with products that take as long as the backward pass of a block of Llama 8B. NVLink
+// multicast stays off.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
