@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "weft/core/base/rng.h"
+#include "weft/dist/group/nccl/nccl_memory.h"
 
 namespace weft {
 namespace {
@@ -39,10 +40,7 @@ int64_t Sum(std::vector<Pattern>& of, int64_t i) {
   return sum;
 }
 
-size_t Aligned(size_t bytes) {
-  constexpr size_t kAligned = 256;
-  return (bytes + kAligned - 1) / kAligned * kAligned;
-}
+size_t Aligned(size_t bytes) { return RoundedUp(bytes, 256); }
 
 // Returns whether the larger buffer of the collective consists of one piece per rank.
 bool HasPieces(CollectiveOp op) {

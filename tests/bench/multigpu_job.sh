@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a job on several GPUs costs in addition to its steps: its launch, memory over many replays, and checkpoints that change the mesh.
+# Measures the launch of a job on several GPUs, its memory over many replays, and checkpoints that other meshes load.
 #
 #   tests/bench/multigpu_job.sh WEFT|ARCHIVE.tar.gz RANKS [launch|replays|checkpoint...]     all three by default
 #
@@ -31,7 +31,8 @@ read -ra keys <<< "${KEYS-model.layers=8 model.context=4096}"
 
 # job COMMAND WORD...: runs it on all ranks, with its output in $work/out.
 job() {
-  timeout --kill-after=10 400 mpirun -np "$ranks" --bind-to none "$weft" "$@" "device=$device" > "$work/out" 2>&1 < /dev/null && return
+  timeout --kill-after=10 400 mpirun -np "$ranks" --bind-to none "$weft" "$@" "device=$device" \
+    > "$work/out" 2>&1 < /dev/null && return
   tail -20 "$work/out" >&2
   echo "multigpu_job: expected weft $1 to end, got an error: $*" >&2
   exit 1

@@ -149,6 +149,8 @@ std::array<Var, 2> Lion(Var p, Var m, Var g, Var lr, Var scale, Var updates, con
   return {out[0], out[1]};
 }
 
+bool IsUpdate(Op op) { return op == Op::kAdamW || op == Op::kSgd || op == Op::kLion; }
+
 void RegisterOptimizer(OpTable& t) {
   t[size_t(Op::kAdamW)] = {
       .op = Op::kAdamW, .infer = Infer, .dims = UpdateDims, .fallback = AdamWFallback, .samples = AdamWSamples};

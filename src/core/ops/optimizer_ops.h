@@ -3,6 +3,7 @@
 #include <array>
 
 #include "weft/core/base/error.h"
+#include "weft/core/ir/op.h"
 
 namespace weft {
 class Var;
@@ -12,7 +13,8 @@ class Var;
 // - lr and scale, scalars of the accumulate type;
 // - updates, an i64 scalar t: the number of this update, counted from 1. With 0 there is no update: the results are the
 //   operands bit for bit, whatever g and scale hold.
-// It returns p' and the new state in the operands' dtypes, and may run in place. g' = g * scale.
+// It returns p' and the new state in the operands' dtypes, and may run in place. g' = g * scale. With the attribute
+// `dtype` it also returns p' in that dtype, as a cast of p' would.
 //
 // AdamW  state m, v (Loshchilov, Hutter 2019):
 //        m' = beta1 m + (1 - beta1) g'; v' = beta2 v + (1 - beta2) g'^2;
@@ -22,6 +24,9 @@ class Var;
 //        p' = p - lr * buf', or with Nesterov p' = p - lr * (d + momentum * buf')
 // Lion   state m (Chen et al. 2023):
 //        p' = p - lr * (sign(beta1 m + (1 - beta1) g') + weight_decay * p); m' = beta2 m + (1 - beta2) g'
+
+// Whether the op is one of them.
+bool IsUpdate(Op op);
 
 struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;

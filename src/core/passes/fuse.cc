@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "weft/core/base/shard.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/ops/optimizer_ops.h"
 #include "weft/core/passes/fuse_loss.h"
 
 namespace weft {
@@ -75,10 +76,9 @@ class Fuser {
   // For cast(new parameter): lets the update's kernel write the cast value too, so that no kernel reads the parameter
   // for it again.
   void FindCopy(const Node& cast) {
-    static constexpr Op kUpdates[] = {Op::kAdamW, Op::kLion, Op::kSgd};
     if (cast.op != Op::kCast || cast.inputs[0].index() != 0) return;
     const Node& update = cast.inputs[0].node();
-    if (std::ranges::find(kUpdates, update.op) == std::end(kUpdates) || copies_.contains(&update)) return;
+    if (!IsUpdate(update.op) || copies_.contains(&update)) return;
     if (update.outputs[0].dtype != AccumulateType(update.outputs[0].dtype)) return;
     copies_[&update] = &cast;
     copied_.insert(&cast);
