@@ -180,11 +180,11 @@ TEST(GlooGroup, PT118369_NCCL1324_ALateRankIsAnErrorWithinTheTimeout) {
   mesh.World().Barrier();
   float x = 1;
   if (mesh.rank() == 1) {
-    std::this_thread::sleep_for(1s);
+    std::this_thread::sleep_for(4s);
   } else {
     auto start = std::chrono::steady_clock::now();
     std::string text = ErrorOf([&] { mesh.Group("x").AllReduce(&x, &x, 1, DType::kF32); });
-    EXPECT_LT(std::chrono::steady_clock::now() - start, 900ms);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 3500ms);  // before rank 1 comes, on a loaded machine too
     EXPECT_NE(text.find("all_reduce f32 x 1 sum #1 on group \"x\""), std::string::npos) << text;
     std::string who = "(rank " + std::to_string(mesh.rank()) + " of ";
     for (const std::string& part : {who, std::string(") at gloo_group_test.cc:"), std::string("#1 barrier")})
