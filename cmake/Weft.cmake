@@ -25,11 +25,6 @@ if(WEFT_SANITIZE)
   if(WEFT_SANITIZE_OMIT)
     target_compile_options(weft_flags INTERFACE -fno-sanitize=${WEFT_SANITIZE_OMIT})
   endif()
-  # Checks of addresses as calls, not in line: a quarter less time to compile. The loops of the CPU kernels keep them in line.
-  if(WEFT_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    target_compile_options(weft_flags INTERFACE
-      $<$<NOT:$<STREQUAL:$<TARGET_PROPERTY:NAME>,weft_kernels_cpu>>:--param=asan-instrumentation-with-call-threshold=0>)
-  endif()
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
 endif()
 
