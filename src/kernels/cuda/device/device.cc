@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "weft/core/base/error.h"
+#include "weft/kernels/cuda/device/blas.h"
 #include "weft/kernels/cuda/device/branches.h"
 #include "weft/kernels/cuda/device/locked_memory.h"
 #include "weft/kernels/cuda/device/progress.h"

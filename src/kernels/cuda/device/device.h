@@ -1,7 +1,6 @@
 // CudaDevice: one GPU as its rank uses it: streams, memory allocated in the order of the main stream, and recordings as
 // CUDA graphs. Kernels reach it through the call: DeviceOf(call).stream().
 #pragma once
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <set>
@@ -16,11 +15,12 @@
 #include "weft/core/runtime/streams.h"
 #include "weft/core/runtime/timeline.h"
 
+struct cublasLtContext;  // its handle is a pointer to it (blas.h)
+
 namespace weft::cuda {
 
 // Throws Error that names the call and its place in the source if `status` is a failure.
 void Check(cudaError_t status, const char* call, std::source_location at = std::source_location::current());
-void Check(cublasStatus_t status, const char* call, std::source_location at = std::source_location::current());
 #define WEFT_CUDA(call) ::weft::cuda::Check((call), #call)
 // Use after a launch. A bad configuration is reported at once, a fault of the kernel by the next call that waits.
 #define WEFT_CUDA_LAUNCHED(kernel) ::weft::cuda::Check(cudaGetLastError(), kernel)
@@ -65,7 +65,7 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
 
   using StreamedDevice::ThrowFailure;
   cudaStream_t stream() const { return stream_; }  // the current stream
-  cublasLtHandle_t blas() const { return blas_; }
+  cublasLtContext* blas() const { return blas_; }
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }               // 90 for Hopper
   size_t shared_bytes() const { return shared_bytes_; }        // maximum dynamic shared memory per block
@@ -95,7 +95,7 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
   cudaStream_t main_ = nullptr, stream_ = nullptr;  // the main stream and the current one
   std::set<cudaStream_t> others_;                   // that NewStream has made
   Stream* current_ = nullptr;                       // null: the main stream is current
-  cublasLtHandle_t blas_ = nullptr;
+  cublasLtContext* blas_ = nullptr;
   uint32_t* tickets_ = nullptr;
   std::unordered_map<std::type_index, std::shared_ptr<void>> kept_;
 };

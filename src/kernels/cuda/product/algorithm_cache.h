@@ -7,7 +7,6 @@
 // is taken, and the file is neither read nor written. One algorithm gives the same bits on every run, because split
 // sums are added in a fixed order.
 #pragma once
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <memory>
@@ -17,6 +16,7 @@
 
 #include "absl/container/node_hash_map.h"
 #include "absl/functional/function_ref.h"
+#include "weft/kernels/cuda/device/blas.h"
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/product/algorithm_file.h"
 #include "weft/kernels/cuda/product/load_times.h"
