@@ -413,6 +413,23 @@ TEST(Config, ResolveFillsTheMeshAndTheMicroBatch) {
   EXPECT_EQ(wide.train.micro_batch, 2);
 }
 
+// What a user gives is kept on every device. auto depends on the device, the hosts and the tensor parallel ranks.
+TEST(Config, OverlapFollowsTheDeviceAndTheMesh) {
+  for (const char* given : {"never", "always", "fill", "halves"}) {
+    Config config = Good(kBase, {"parallel.overlap=" + std::string(given), "mesh.tp=2"});
+    for (DeviceKind device : {DeviceKind::kCpu, DeviceKind::kCuda})
+      for (bool one_host : {false, true})
+        EXPECT_EQ(OverlapOf(config, device, one_host), config.parallel.overlap) << given;
+  }
+  for (const char* mesh : {"mesh.tp=1", "mesh.tp=2"}) {
+    Config config = Good(kBase, {mesh});
+    EXPECT_EQ(OverlapOf(config, DeviceKind::kCpu, true), OverlapMode::kNever);
+    EXPECT_EQ(OverlapOf(config, DeviceKind::kCpu, false), OverlapMode::kAlways);
+    OverlapMode on_gpus = config.mesh["tp"] > 1 ? OverlapMode::kFill : OverlapMode::kAlways;
+    for (bool one_host : {false, true}) EXPECT_EQ(OverlapOf(config, DeviceKind::kCuda, one_host), on_gpus) << mesh;
+  }
+}
+
 // The order of the axes is that of their table, whatever the file says, and axes of one rank that not every mesh has
 // are left out. An axis that is no row of the table is refused with the rows.
 TEST(Config, AxesAreRowsOfATable) {

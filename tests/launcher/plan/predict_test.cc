@@ -325,6 +325,22 @@ TEST(Search, KeepsToTheMemory) {
   }
 }
 
+// parallel.fsdp=gradients needs ranks to shard over. On GPUs it also keeps weights in the compute type between steps,
+// so there meshes with only tensor parallel ranks try it too.
+TEST(Search, TriesFsdpWhereItHasAnEffect) {
+  for (const char* device : {"cpu", "cuda"}) {
+    Config config = *Parsed(kModels[1], {fmt::format("device={}", device)});
+    int alone = 0;
+    for (const Candidate& candidate : Candidates(config, {}, 4)) {
+      std::string keys = Pasted(candidate);
+      bool has_dp = keys.find("mesh.dp=") != keys.npos, has_fsdp = keys.find("parallel.fsdp=") != keys.npos;
+      EXPECT_TRUE(has_dp || keys.find("parallel.fsdp=full") == keys.npos) << keys;
+      alone += has_fsdp && !has_dp;
+    }
+    EXPECT_EQ(alone > 0, device == std::string("cuda"));
+  }
+}
+
 TEST(Search, KeepsTheKeysThatAreGiven) {
   RatesFile rates = RatesOf({});
   for (const char* given : {"mesh.tp=2", "parallel.fsdp=full", "parallel.overlap=never", "mesh.dp=-1"}) {
