@@ -413,7 +413,8 @@ TEST(Config, ResolveFillsTheMeshAndTheMicroBatch) {
   EXPECT_EQ(wide.train.micro_batch, 2);
 }
 
-// What a user gives is kept on every device. auto depends on the device, the hosts and the tensor parallel ranks.
+// A mode that the user gives is used on every device. The mode that auto means depends on the device, on whether all
+// ranks are on one host, and on mesh.tp.
 TEST(Config, OverlapFollowsTheDeviceAndTheMesh) {
   for (const char* given : {"never", "always", "fill", "halves"}) {
     Config config = Good(kBase, {"parallel.overlap=" + std::string(given), "mesh.tp=2"});
