@@ -4,8 +4,10 @@
 # other.
 #
 #   tests/failure/multigpu_delays.sh WEFT RANKS [STEPS [DEVICE]]      1000 steps on cuda by default
+#
+# ONLY=PATTERN runs the meshes that match the regular expression, such as "gather=copy|symmetric".
 set -euo pipefail
-[ $# -ge 2 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 weft=$(realpath "$1") ranks=$2 steps=${3:-1000} device=${4:-cuda}
 cd "$(dirname "$0")/../.."
 # shellcheck source=/dev/null
@@ -29,6 +31,7 @@ meshes=("mesh.dp=$ranks" "mesh.dp=$ranks parallel.fsdp=full" "mesh.tp=$ranks")
   "mesh.tp=$ranks model.kv_heads=4 parallel.symmetric_memory=true")  # ranks with equal shards
 [ "$ranks" -lt 4 ] || meshes+=("mesh.dp=2 mesh.tp=2 parallel.fsdp=full")
 for mesh in "${meshes[@]}"; do
+  [[ $mesh =~ ${ONLY:-} ]] || continue
   # shellcheck disable=SC2086
   train plain $mesh
   # shellcheck disable=SC2086

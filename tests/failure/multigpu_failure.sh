@@ -4,8 +4,10 @@
 # rank, and the collective in which the others waited with its module and line; and the GPUs are free again.
 #
 #   tests/failure/multigpu_failure.sh WEFT RANKS [DEVICE]      DEVICE: cuda, or cpu to try the script itself
+#
+# ONLY=PATTERN runs the cases whose names match the regular expression, such as "throw mesh.tp".
 set -euo pipefail
-[ $# -ge 2 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 weft=$(realpath "$1") ranks=$2 device=${3:-cuda} timeout_s=5
 cd "$(dirname "$0")/../.."
 # shellcheck source=/dev/null
@@ -39,6 +41,7 @@ gpus_free() {
 # faulty NAME MESH RANK ACTION:NTH LIMIT_S PATTERN
 faulty() {
   local code=0 pid moment ms
+  [[ $1 =~ ${ONLY:-} ]] || return 0
   ODD=$3 WEFT_FAULT=collective:$4 timeout --kill-after=5 120 mpirun -np "$ranks" --bind-to none "$dir/rank.sh" "$weft" train \
     "${config[@]}" $2 > "$dir/out" 2>&1 < /dev/null || code=$?
   ms=$(date +%s%N)
