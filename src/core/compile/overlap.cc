@@ -94,6 +94,26 @@ class OverlapPlanner {
 
 bool Touch(const KernelCall& a, const KernelCall& b) { return Hits(a, b) || Hits(b, a); }
 
+void MarkBeside(OverlapPlan& plan, std::span<const double> times) {
+  // A product on fewer multiprocessors takes longer. That pays only if a collective runs for longer than the
+  // difference.
+  constexpr double kShare = 0.25;
+  double now = 0, latest = 0;  // the ends of the main stream, and of all collectives issued so far
+  std::vector<double> free(size_t(plan.lanes)), end(plan.entries.size());
+  for (size_t i = 0; i < plan.entries.size(); i++) {
+    OverlapPlan::Entry& entry = plan.entries[i];
+    double begin = now;
+    for (size_t other : entry.waits_for) begin = std::max(begin, end[other]);
+    if (entry.lane == OverlapPlan::kMain) {
+      entry.beside = latest - begin > kShare * times[i];
+      now = begin + times[i];
+    } else {
+      double& lane = free[size_t(entry.lane)];
+      latest = std::max(latest, end[i] = lane = std::max(begin, lane) + times[i]);
+    }
+  }
+}
+
 OverlapPlan PlanOverlap(std::span<const int> lanes, absl::FunctionRef<bool(size_t, size_t)> touch) {
   return OverlapPlanner(lanes, touch).Run();
 }

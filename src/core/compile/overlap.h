@@ -30,6 +30,7 @@ struct OverlapPlan {
     int lane = kMain;
     // The last collective to wait for in each other lane. The earlier ones of that lane are then done too.
     absl::InlinedVector<size_t, 2> waits_for;
+    bool beside = false;  // an entry of the main stream during which a collective is expected to run
   };
   std::vector<Entry> entries;
   std::vector<size_t> last;  // per lane its last collective, if the main stream has not waited for it before the end
@@ -38,6 +39,9 @@ struct OverlapPlan {
 // Returns the plan. `lanes[i]` is the lane of entry i, from 0, or kMain. touch(i, j) says whether the two must keep
 // their order.
 OverlapPlan PlanOverlap(std::span<const int> lanes, absl::FunctionRef<bool(size_t, size_t)> touch);
+
+// Sets `beside` of the main stream's entries. Entry i takes about `times[i]`, in any unit.
+void MarkBeside(OverlapPlan& plan, std::span<const double> times);
 
 class Overlap {
  public:

@@ -11,7 +11,8 @@ namespace weft {
 
 class StreamOverlap final : public Overlap {
  public:
-  StreamOverlap(StreamedDevice& device, OverlapPlan plan);
+  // While a collective is expected to run, it is said to take `sms` multiprocessors (StreamedDevice::taken_sms).
+  StreamOverlap(StreamedDevice& device, OverlapPlan plan, int sms = 0);
   void Issue(absl::FunctionRef<void(size_t)> issue) override;
 
  private:
@@ -24,6 +25,7 @@ class StreamOverlap final : public Overlap {
 
   StreamedDevice& device_;
   OverlapPlan plan_;
+  int sms_;
   std::vector<Lane> lanes_;
   std::unique_ptr<DeviceRuntime::Event> main_;                // the current end of the main stream
   std::vector<std::unique_ptr<DeviceRuntime::Event>> moved_;  // per entry, if some call waits for it

@@ -98,10 +98,11 @@ AlgorithmCache::~AlgorithmCache() {
 
 bool AlgorithmCache::Run(const Product& product, const Memory& memory) {
   if (product.batch > INT32_MAX) return false;
-  ProductKey key =
-      KeyOf(product, AlignmentOf(memory.a), AlignmentOf(memory.b), AlignmentOf(memory.d), memory.workspace_bytes);
+  int taken = std::min(device_.taken_sms(), device_.multiprocessors() - 1);
+  ProductKey key = KeyOf(product, AlignmentOf(memory.a), AlignmentOf(memory.b), AlignmentOf(memory.d),
+                         memory.workspace_bytes, taken);
   auto at = entries_.find(key);
-  if (at == entries_.end()) at = entries_.emplace(key, MakeEntry(product)).first;
+  if (at == entries_.end()) at = entries_.emplace(key, MakeEntry(product, taken)).first;
   Entry& entry = at->second;
   if (!entry.settled && !(entry.usable && Capturing())) Choose(entry, product, key, memory);
   if (!entry.usable) return false;
@@ -109,7 +110,7 @@ bool AlgorithmCache::Run(const Product& product, const Memory& memory) {
   return true;
 }
 
-AlgorithmCache::Entry AlgorithmCache::MakeEntry(const Product& p) const {
+AlgorithmCache::Entry AlgorithmCache::MakeEntry(const Product& p, int taken_sms) const {
   Entry entry{};
   entry.is_f64 = p.dtype == DType::kF64;
   entry.accumulate = p.accumulate;
@@ -123,6 +124,8 @@ AlgorithmCache::Entry AlgorithmCache::MakeEntry(const Product& p) const {
   SetLayout(entry.b, p.dtype, b_rows, p.k + p.n - b_rows, p.ldb, p.batch, p.stride_b);
   SetLayout(entry.d, ResultType(p), p.m, p.n, p.ldd, p.batch, p.stride_d);
   if (p.bias) Set(&entry.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  if (taken_sms)
+    Set(&entry.operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t(device_.multiprocessors() - taken_sms));
   return entry;
 }
 
