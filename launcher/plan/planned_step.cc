@@ -31,7 +31,8 @@ PlannedStep::PlannedStep(const Config& config) : context_(0, StepOptionsOf(confi
   Register(context_.kernels(device), device);
   options.kernels = &context_.kernels(device);
   mesh_.emplace(context_, groups_, options.model.mesh, std::vector<DeviceKind>{device});
-  mesh_->set_overlap(OverlapOf(config, device, /*one_host=*/true), int(config.parallel.chunks));
+  mesh_->set_overlap(OverlapOf(config, device, /*one_host=*/true), int(config.parallel.chunks),
+                     int(config.parallel.sm_margin));
   runtime_ = RuntimeOf(context_, *mesh_, device);
   options.model.regather = Regathers(config, options, runtime_, DeviceBytes(config));
   options.recompute.share = RecomputeShare(config, options, runtime_, [](int64_t need) { return need; });
@@ -41,9 +42,18 @@ PlannedStep::PlannedStep(const Config& config) : context_(0, StepOptionsOf(confi
 
 std::vector<std::pair<PlanWork, int>> PlannedStep::WorkOfStep() const {
   std::vector<std::pair<PlanWork, int>> work;
-  if (plans_->accumulate) work.emplace_back(WorkOf(*plans_->accumulate, runtime_), step_->options().micro_steps - 1);
-  work.emplace_back(WorkOf(plans_->step, runtime_), 1);
+  if (plans_->accumulate)
+    work.emplace_back(WorkOf(*plans_->accumulate, runtime_, memory()), step_->options().micro_steps - 1);
+  work.emplace_back(WorkOf(plans_->step, runtime_, memory()), 1);
   return work;
+}
+
+std::string PlannedStep::memory() const {
+  const StepOptions& options = step_->options();
+  if (device() == DeviceKind::kCpu) return "";
+  std::string kinds = options.gather == GatherMode::kCopy ? "copied" : "";
+  if (options.symmetric_memory) kinds += kinds.empty() ? "symmetric" : " and symmetric";
+  return kinds;
 }
 
 absl::StatusOr<StepTime> TimeOf(const PlannedStep& planned, const Rates& rates) {

@@ -1,5 +1,6 @@
 // PlannedStep: the training step of a config, planned for one rank of its mesh. Needs no devices and no other ranks.
 #pragma once
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,8 @@ class PlannedStep {
   const TrainingStep& step() const { return *step_; }
   const StepPlans& plans() const { return *plans_; }
 
+  // Returns how the memory of the step's collectives is mapped into other ranks, "" if it is not.
+  std::string memory() const;
   // Returns the work of each plan of a step, and how often it runs in one.
   std::vector<std::pair<PlanWork, int>> WorkOfStep() const;
 

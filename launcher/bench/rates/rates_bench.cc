@@ -58,8 +58,9 @@ class PlannedSteps {
     StepParts mine;
     const StepPlans& plans = planned->plans();
     if (plans.accumulate)
-      AddParts(*plans.accumulate, planned->runtime(), planned->step().options().micro_steps - 1, mine);
-    AddParts(plans.step, planned->runtime(), 1, mine);
+      AddParts(*plans.accumulate, planned->runtime(), planned->step().options().micro_steps - 1, mine,
+               planned->memory());
+    AddParts(plans.step, planned->runtime(), 1, mine, planned->memory());
     for (auto& [name, part] : mine)
       if (part.mesh == job_.mesh.shape() || !FindCollectiveRow(part.work.op)) parts_.emplace(name, part);
     steps_.push_back(std::move(planned));

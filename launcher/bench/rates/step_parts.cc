@@ -20,11 +20,11 @@ constexpr int64_t kMaxCopies = 64;
 
 }  // namespace
 
-void AddParts(const Plan& plan, const Runtime& runtime, int64_t times, StepParts& parts) {
+void AddParts(const Plan& plan, const Runtime& runtime, int64_t times, StepParts& parts, const std::string& memory) {
   PretendedAddresses addresses(plan);
   PlannedCalls calls(plan, runtime, [&](const Place& place) { return addresses.At(place); });
   for (const PlannedCalls::Batch& batch : calls.batches()) {
-    BatchWork work = WorkOf(plan, calls, batch, runtime.mesh_shape);
+    BatchWork work = WorkOf(plan, calls, batch, runtime.mesh_shape, memory);
     auto [it, is_new] = parts.emplace(work.name, StepPart{});
     if (is_new) it->second = {&plan, batch.first, batch.count, runtime.mesh_shape, work, 0};
     it->second.times += times;

@@ -21,8 +21,10 @@ struct StepPart {
 };
 using StepParts = std::map<std::string, StepPart>;  // by the name of the work
 
-// Adds the batches of a plan that runs `times` times in a step. The plan must outlive the parts.
-void AddParts(const Plan& plan, const Runtime& runtime, int64_t times, StepParts& parts);
+// Adds the batches of a plan that runs `times` times in a step, with collectives in a kind of memory (batch_work.h).
+// The plan must outlive the parts.
+void AddParts(const Plan& plan, const Runtime& runtime, int64_t times, StepParts& parts,
+              const std::string& memory = "");
 
 // Times parts in turns. On a GPU a turn has each as often as a step has it, and may begin after seconds of load, so
 // that the clocks are those that such a mixture of work leaves the GPU. All ranks time the same parts together.

@@ -70,14 +70,15 @@ const char* Name(WorkClass work) {
   Fail("a class of work without a name");
 }
 
-BatchWork WorkOf(const Plan& plan, const PlannedCalls& calls, const PlannedCalls::Batch& batch, const MeshShape& mesh) {
+BatchWork WorkOf(const Plan& plan, const PlannedCalls& calls, const PlannedCalls::Batch& batch, const MeshShape& mesh,
+                 const std::string& memory) {
   const Node& first = *plan.steps[batch.first].node;
   BatchWork work{.op = first.op, .dtype = first.inputs.empty() ? first.outputs[0].dtype : first.inputs[0].dtype()};
   work.name = NameOf(plan, calls, batch);
   if (batch.axis) {
     work.kind = WorkClass::kCollective;
     work.ranks = mesh.sizes[size_t(*batch.axis)];
-    work.name = fmt::format("{} of {}", work.name, work.ranks);
+    work.name = fmt::format("{} of {}{}{}", work.name, work.ranks, memory.empty() ? "" : " in memory ", memory);
   }
   for (size_t i = batch.first; i < batch.first + batch.count; i++) {
     CallCost cost = CostOf(*plan.steps[i].node, calls.calls()[i]);

@@ -27,8 +27,10 @@ struct BatchWork {
   std::vector<Transfer> transfers;  // of a collective, in order, one per op
 };
 
-// Returns the work of a batch of these calls of `plan`.
-BatchWork WorkOf(const Plan& plan, const PlannedCalls& calls, const PlannedCalls::Batch& batch, const MeshShape& mesh);
+// Returns the work of a batch of these calls of `plan`. `memory` names the kind of memory of its collectives, on which
+// their time depends; "": ordinary memory.
+BatchWork WorkOf(const Plan& plan, const PlannedCalls& calls, const PlannedCalls::Batch& batch, const MeshShape& mesh,
+                 const std::string& memory = "");
 // Returns the work of a copy at the end of a plan.
 BatchWork WorkOf(const Copy& copy);
 

@@ -38,12 +38,12 @@ StepTime StepTime::operator*(int64_t times) const {
   return all;
 }
 
-PlanWork WorkOf(const Plan& plan, const Runtime& runtime) {
+PlanWork WorkOf(const Plan& plan, const Runtime& runtime, const std::string& memory) {
   PretendedAddresses addresses(plan);
   PlannedCalls calls(plan, runtime, [&](const Place& place) { return addresses.At(place); });
   PlanWork work;
   for (const PlannedCalls::Batch& batch : calls.batches())
-    work.batches.push_back(WorkOf(plan, calls, batch, runtime.mesh_shape));
+    work.batches.push_back(WorkOf(plan, calls, batch, runtime.mesh_shape, memory));
   for (const Copy& copy : plan.copies) work.copies.push_back(WorkOf(copy));
   if (runtime.Overlaps() && calls.has_collectives())
     work.overlap = calls.Overlap();

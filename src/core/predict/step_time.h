@@ -25,8 +25,9 @@ struct PlanWork {
   std::vector<BatchWork> batches, copies;
   OverlapPlan overlap;  // of the batches; one main stream and no lanes if the runtime does not overlap
 };
-// Returns the parts of a plan as an Executable runs them. Needs no device and no memory.
-PlanWork WorkOf(const Plan& plan, const Runtime& runtime);
+// Returns the parts of a plan as an Executable runs them, with collectives in a kind of memory (batch_work.h). Needs no
+// device and no memory.
+PlanWork WorkOf(const Plan& plan, const Runtime& runtime, const std::string& memory = "");
 
 // Returns the time of a run whose batch i takes ms[i], if its batches start as in `overlap`: those of the main stream
 // one after the other, and those of a lane as soon as the lane, what the main stream had got before, and what they wait

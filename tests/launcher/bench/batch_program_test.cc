@@ -134,6 +134,21 @@ TEST(StepParts, AreAllOfAPlan) {
   });
 }
 
+// A collective's time in one kind of memory says nothing about another. Kernels take the same time in both.
+TEST(StepParts, NameTheMemoryOfCollectives) {
+  ForEachPlan([](const Plan& plan, const Runtime& runtime) {
+    StepParts ordinary, symmetric;
+    AddParts(plan, runtime, 1, ordinary);
+    AddParts(plan, runtime, 1, symmetric, "symmetric");
+    EXPECT_EQ(symmetric.size(), ordinary.size());
+    for (const auto& [name, part] : ordinary) {
+      bool moves = part.work.kind == WorkClass::kCollective;
+      EXPECT_TRUE(symmetric.contains(moves ? name + " in memory symmetric" : name)) << name;
+      EXPECT_EQ(symmetric.contains(name), !moves) << name;
+    }
+  });
+}
+
 // It runs, on operands that all its kernels accept.
 TEST(Operands, LetEveryBatchRun) {
   for (const char* family : {"gpt2", "llama"}) {
