@@ -18,6 +18,7 @@ constexpr struct Setting {
     {"NCCL_NVLS_ENABLE", "0"},              // no NVLink multicast
     {"NCCL_GRAPH_MIXING_SUPPORT", "0"},     // a step is one graph, and no eager call is made while one runs
     {"NCCL_GRAPH_REGISTER", "0"},           // helps only memory from ncclMemAlloc
+    {"NCCL_SYM_CTAS", "32"},                // NCCL's model takes about 10, which are up to 1.5 times as slow
     {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},  // lanes that wait for each other share no queue
 };
 constexpr Setting kOneHost[] = {
