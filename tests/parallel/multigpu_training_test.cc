@@ -1,8 +1,13 @@
 // Training on as many GPUs as mpirun starts ranks, connected by NCCL. The losses agree with one rank of the CPU.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
 
 #include "dist/gpu_world.h"
 #include "dist/stream_cases.h"
@@ -44,6 +49,32 @@ std::vector<Layout> LayoutsOf(int ranks) {
   return layouts;
 }
 
+// Returns the mesh of a layout. Creating its communicators takes longer than ten steps, so layouts share meshes.
+DeviceMesh& SharedMesh(const Layout& layout) {
+  static auto* meshes = new std::map<std::string, std::unique_ptr<DeviceMesh>>;  // never destroyed, as the world
+  GpuWorld& world = TheGpuWorld();
+  MeshShape shape = MeshOf(layout);
+  std::unique_ptr<DeviceMesh>& mesh = (*meshes)[ToString(shape)];
+  if (!mesh) mesh = std::make_unique<DeviceMesh>(world.context, *world.groups, shape, world.groups->kinds());
+  mesh->set_overlap(layout.overlap, layout.chunks);
+  return *mesh;
+}
+
+// Says how long a layout took, so that the log of a run that is cut short names the slow ones.
+class Progress {
+ public:
+  explicit Progress(std::string what) : what_(std::move(what)) {}
+  ~Progress() {
+    std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_;
+    if (TheGpuWorld().bootstrap.rank() == 0) fmt::print("{:.1f} s: {}\n", seconds.count(), what_);
+    std::fflush(stdout);
+  }
+
+ private:
+  std::string what_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
 class MultiGpu : public testing::TestWithParam<const char*> {};
 
 // NCCL sums in an order of its own, which costs 1e-16 per sum in f64 and 1e-7 in f32, over ten steps of Adam.
@@ -58,10 +89,9 @@ TEST_P(MultiGpu, LossesAreOneRanksOfTheCpu) {
         wanted[layout.micro_batch] = Train(job, {.micro_batch = layout.micro_batch});
       const RunResult& want = wanted[layout.micro_batch];
       layout.device = kGpu;
-      DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
-      mesh.set_overlap(layout.overlap, layout.chunks);
-      RunResult got = RunOnRank(job, layout, world.context, mesh);
-      std::string what = Describe(layout) + " " + Name(dtype);
+      std::string what = fmt::format("{} {} {}", GetParam(), Describe(layout), Name(dtype));
+      Progress progress(what);
+      RunResult got = RunOnRank(job, layout, world.context, SharedMesh(layout));
       ASSERT_EQ(got.losses.size(), want.losses.size());
       for (size_t i = 0; i < want.losses.size(); i++) {
         EXPECT_LE(std::abs(got.losses[i] - want.losses[i]), tolerance * want.losses[i]) << what << ", step " << i + 1;
@@ -81,12 +111,12 @@ TEST_P(MultiGpu, GradientsMayCrossInBf16) {
   GpuWorld& world = TheGpuWorld();
   Job job{.model = Tiny(GetParam()), .precision = {DType::kF32, DType::kF32, DType::kF32, DType::kBF16}, .steps = 10};
   for (Layout layout : LayoutsOf(world.bootstrap.world_size())) {
+    std::string what = fmt::format("{} {}", GetParam(), Describe(layout));
+    Progress progress(what);
     RunResult want = Train(job, layout);
     layout.device = kGpu;
-    DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
-    mesh.set_overlap(layout.overlap, layout.chunks);
+    DeviceMesh& mesh = SharedMesh(layout);
     RunResult got = RunOnRank(job, layout, world.context, mesh);
-    std::string what = Describe(layout);
     ASSERT_EQ(got.losses.size(), want.losses.size());
     for (size_t i = 0; i < want.losses.size(); i++) {
       EXPECT_LE(std::abs(got.losses[i] - want.losses[i]), 1e-3 * want.losses[i]) << what << ", step " << i + 1;
