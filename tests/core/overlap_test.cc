@@ -208,11 +208,11 @@ TEST(Overlap, WaitsOnceAndOnlyWhereBytesMeet) {
   EXPECT_TRUE(plan.last.empty());  // call 8 overwrites the cell that the last collective reads, so it has waited for it
 }
 
-// On one lane, kernels between a collective and the first wait for it are beside it, if it takes long enough. What
-// takes no time is beside nothing.
-TEST(Overlap, KernelsAreBesideCollectivesThatLast) {
+// On one lane, a collective that takes long enough overlaps the kernels until the first wait for it. One that takes no
+// time overlaps none.
+TEST(Overlap, CollectivesThatLastOverlapKernels) {
   std::mt19937_64 draw(5);
-  int beside = 0;
+  int overlapped = 0;
   for (int round = 0; round < 200; round++) {
     std::vector<Mix> program = Drawn(draw);
     for (Mix& mix : program) mix.lane = std::min(mix.lane, 0);
@@ -221,18 +221,18 @@ TEST(Overlap, KernelsAreBesideCollectivesThatLast) {
     for (double long_time : {1e6, 0.0}) {
       std::vector<double> times;
       for (const Mix& mix : program) times.push_back(mix.lane == 0 ? long_time : 1);
-      MarkBeside(plan, times);
+      MarkOverlapped(plan, times);
       std::optional<size_t> last;  // the last collective so far, if nobody has waited for it
       for (size_t i = 0; i < program.size(); i++) {
         if (!plan.entries[i].waits_for.empty() && plan.entries[i].waits_for[0] == last) last.reset();
         if (program[i].lane == 0) last = i;
         bool want = program[i].lane != 0 && last && long_time > 0;
-        EXPECT_EQ(plan.entries[i].beside, want) << "round " << round << ", call " << i;
-        beside += want;
+        EXPECT_EQ(plan.entries[i].overlapped, want) << "round " << round << ", call " << i;
+        overlapped += want;
       }
     }
   }
-  EXPECT_GT(beside, 200);
+  EXPECT_GT(overlapped, 200);
 }
 
 // A kernel that takes long is not slowed down for the end of a collective.
@@ -241,9 +241,9 @@ TEST(Overlap, KernelsOutlastTheEndOfACollective) {
   Tensor cells = Tensor::Zeros(DType::kI64, {int64_t(kCells)}, device);
   const std::vector<Mix> program = {{{0}, 1, 0}, {{2}, 3}, {{3}, 4}, {{4}, 5}, {{1}, 2}};
   OverlapPlan plan = PlanOf(program, Bound(program, cells));
-  MarkBeside(plan, std::vector<double>{10, 4, 4, 8, 4});  // 10, 6 and 2 of the collective are left
+  MarkOverlapped(plan, std::vector<double>{10, 4, 4, 8, 4});  // 10, 6 and 2 of the collective are left
   std::vector<bool> got;
-  for (const OverlapPlan::Entry& entry : plan.entries) got.push_back(entry.beside);
+  for (const OverlapPlan::Entry& entry : plan.entries) got.push_back(entry.overlapped);
   EXPECT_EQ(got, (std::vector<bool>{false, true, true, false, false}));
 }
 
@@ -253,7 +253,7 @@ TEST(Overlap, SaysHowManyMultiprocessorsCollectivesTake) {
   Tensor cells = Tensor::Zeros(DType::kI64, {int64_t(kCells)}, device);
   const std::vector<Mix> program = {{{0}, 0}, {{0}, 1, 0}, {{2}, 3}, {{1}, 2}};
   OverlapPlan plan = PlanOf(program, Bound(program, cells));
-  MarkBeside(plan, std::vector<double>(4, 1));
+  MarkOverlapped(plan, std::vector<double>(4, 1));
   StreamOverlap overlap(device, plan, /*sms=*/24);
   std::vector<int> taken;
   overlap.Issue([&](size_t) { taken.push_back(device.taken_sms()); });

@@ -94,7 +94,7 @@ class OverlapPlanner {
 
 bool Touch(const KernelCall& a, const KernelCall& b) { return Hits(a, b) || Hits(b, a); }
 
-void MarkBeside(OverlapPlan& plan, std::span<const double> times) {
+void MarkOverlapped(OverlapPlan& plan, std::span<const double> times) {
   // A product on fewer multiprocessors takes longer. That pays only if a collective runs for longer than the
   // difference.
   constexpr double kShare = 0.25;
@@ -105,7 +105,7 @@ void MarkBeside(OverlapPlan& plan, std::span<const double> times) {
     double begin = now;
     for (size_t other : entry.waits_for) begin = std::max(begin, end[other]);
     if (entry.lane == OverlapPlan::kMain) {
-      entry.beside = latest - begin > kShare * times[i];
+      entry.overlapped = latest - begin > kShare * times[i];
       now = begin + times[i];
     } else {
       double& lane = free[size_t(entry.lane)];

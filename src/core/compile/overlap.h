@@ -30,7 +30,7 @@ struct OverlapPlan {
     int lane = kMain;
     // The last collective to wait for in each other lane. The earlier ones of that lane are then done too.
     absl::InlinedVector<size_t, 2> waits_for;
-    bool beside = false;  // an entry of the main stream during which a collective is expected to run
+    bool overlapped = false;  // a collective is expected to run during this entry, which is of the main stream
   };
   std::vector<Entry> entries;
   std::vector<size_t> last;  // per lane its last collective, if the main stream has not waited for it before the end
@@ -40,8 +40,8 @@ struct OverlapPlan {
 // their order.
 OverlapPlan PlanOverlap(std::span<const int> lanes, absl::FunctionRef<bool(size_t, size_t)> touch);
 
-// Sets `beside` of the main stream's entries. Entry i takes about `times[i]`, in any unit.
-void MarkBeside(OverlapPlan& plan, std::span<const double> times);
+// Sets `overlapped` of the main stream's entries. Entry i takes about `times[i]`, in any unit.
+void MarkOverlapped(OverlapPlan& plan, std::span<const double> times);
 
 class Overlap {
  public:

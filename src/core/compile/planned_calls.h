@@ -34,8 +34,8 @@ class PlannedCalls {
   std::span<const KernelCall> CallsOf(const Batch& batch) const { return calls().subspan(batch.first, batch.count); }
   std::span<const Batch> batches() const { return batches_; }
   bool has_collectives() const { return lanes_ > 0; }
-  // Returns the lanes and waits of the batches, if collectives run while kernels do, and which kernels are beside
-  // collectives. Each mesh axis has a lane, in the order in which the axes first occur.
+  // Returns the lanes and waits of the batches, if collectives run while kernels do, and which kernels collectives
+  // overlap. Each mesh axis has a lane, in the order in which the axes first occur.
   OverlapPlan Overlap() const;
 
  private:

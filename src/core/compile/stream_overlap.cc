@@ -44,7 +44,7 @@ void StreamOverlap::Issue(absl::FunctionRef<void(size_t)> issue) {
       continue;
     }
     WaitFor(entry.waits_for);
-    device_.set_taken_sms(entry.beside ? sms_ : 0);
+    device_.set_taken_sms(entry.overlapped ? sms_ : 0);
     absl::Cleanup none_taken = [this] { device_.set_taken_sms(0); };
     issue(i);
     for (Lane& lane : lanes_) lane.behind = true;

@@ -11,7 +11,7 @@ namespace weft {
 
 class StreamOverlap final : public Overlap {
  public:
-  // While a collective is expected to run, it is said to take `sms` multiprocessors (StreamedDevice::taken_sms).
+  // Sets StreamedDevice::taken_sms to `sms` for entries that a collective is expected to overlap.
   StreamOverlap(StreamedDevice& device, OverlapPlan plan, int sms = 0);
   void Issue(absl::FunctionRef<void(size_t)> issue) override;
 
