@@ -41,8 +41,8 @@ std::string HowToGoOn(const Config& config) {
 // Reports an exception of this rank before the trainer is destroyed. Its destructor waits for a checkpoint in progress,
 // which waits for other ranks.
 absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& rank, RankJob& mine) {
-  Trainer trainer(config, data, *rank.context, *rank.mesh, rank.device, &mine.stop, &mine.failures.activity(),
-                  &mine.notices);
+  Trainer trainer(config, data, *rank.context, *rank.mesh, rank.device,
+                  {.stop = &mine.stop, .activity = &mine.failures.activity(), .notices = &mine.notices});
   try {
     absl::StatusOr<std::unique_ptr<StepSampler>> sampler =
         MakeTextSampler(config, data, *rank.context, *rank.mesh, rank.device);

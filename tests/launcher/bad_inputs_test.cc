@@ -32,7 +32,7 @@ absl::Status Train(const TrainJob& job) {
     DeviceMesh mesh(context, groups, MeshOf(job.config));
     StopGate shut;
     shut.Release(0, "the test");
-    status = Trainer(job.config, job.data, context, mesh, DeviceKind::kCpu, &shut).Run();
+    status = Trainer(job.config, job.data, context, mesh, DeviceKind::kCpu, {.stop = &shut}).Run();
   });
   return status;
 }

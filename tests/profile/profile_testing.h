@@ -259,7 +259,7 @@ inline absl::Status TrainRank(const Config& config, Context& context, GroupFacto
   RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
   DeviceMesh mesh(context, groups, MeshOf(config));
   mesh.set_overlap(config.parallel.overlap, int(config.parallel.chunks));
-  return Trainer(config, *data, context, mesh, DeviceKind::kCpu, stop).Run();
+  return Trainer(config, *data, context, mesh, DeviceKind::kCpu, {.stop = stop}).Run();
 }
 
 inline std::vector<nlohmann::json> EventsOf(const std::string& path) {

@@ -56,7 +56,8 @@ class CheckpointTest : public testing::Test {
       DeviceMesh mesh(context, groups, MeshOf(*config));
       StopGate gate;
       if (pieces) gate.Release(*pieces, "SIGTERM");
-      statuses[size_t(context.rank())] = Trainer(*config, *data, context, mesh, DeviceKind::kCpu, &gate).Run();
+      statuses[size_t(context.rank())] =
+          Trainer(*config, *data, context, mesh, DeviceKind::kCpu, {.stop = &gate}).Run();
     });
     for (const absl::Status& status : statuses) EXPECT_EQ(status, statuses[0]);
     return statuses[0];

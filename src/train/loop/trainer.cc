@@ -19,15 +19,14 @@
 namespace weft {
 
 Trainer::Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh, DeviceKind device,
-                 StopGate* stop, RankActivity* activity, Notices* notices)
+                 const RunServices& services)
     : config_(config),
       data_(data),
       context_(context),
       mesh_(mesh),
-      stop_(stop),
-      activity_(activity),
+      services_(services),
       own_notices_(context.rank() == 0),
-      notices_(notices ? *notices : own_notices_),
+      notices_(services.notices ? *services.notices : own_notices_),
       step_(ModelOf(config), RunOptionsOf(config, context, mesh, device)),
       runtime_(RuntimeOf(context, mesh, device)) {
   CheckSame(mesh.World(), step_.CommHash(),
@@ -115,7 +114,7 @@ absl::Status Trainer::RunFrom(RunStart found) {
   p.reporter = std::make_unique<RunReporter>(*std::move(reporter));
   p.following = std::make_unique<Parts::Following>(notices_, *p.reporter);
   p.checkpoints = std::make_unique<CheckpointPolicy>(config_, data_, p.start, p.state, mesh_.World(), *p.reporter,
-                                                     notices_, activity_);
+                                                     notices_, services_.activity);
   if (!config_.profile.steps.empty())
     p.profiler = std::make_unique<StepProfiler>(config_, mesh_, *p.runner, runtime_.device, notices_);
   TrainingLoop loop({.config = config_,
@@ -127,7 +126,7 @@ absl::Status Trainer::RunFrom(RunStart found) {
                      .runner = *p.runner,
                      .reporter = *p.reporter,
                      .checkpoints = *p.checkpoints,
-                     .stop = stop_,
+                     .stop = services_.stop,
                      .sampler = sampler_.get(),
                      .profiler = p.profiler.get()});
   return loop.Run();

@@ -14,18 +14,21 @@
 
 namespace weft {
 
+// What a trainer uses of the job that it runs in. Each may be null, and must otherwise outlive the trainer.
+struct RunServices {
+  StopGate* stop = nullptr;  // asked before each step and each batch of an evaluation; null: nothing stops the run
+  RankActivity* activity = nullptr;  // receives descriptions of this rank's saves
+  // Reports oddities to the user. The log gets all of them, including earlier ones. Null: the trainer uses its own.
+  Notices* notices = nullptr;
+};
+
 class Trainer {
  public:
   // The config must be resolved for this mesh and this data. Config and data must be the same on all ranks
   // (CheckSameRun). All arguments must outlive the trainer. All ranks must construct it together. Throws Error if ranks
   // would issue different collectives.
-  // - `stop` is asked before each step and before each batch of an evaluation. Null: nothing stops the run.
-  // - `activity` receives descriptions of this rank's saves. It may be null.
-  // - `notices` reports oddities to the user. The log gets all of them, including earlier ones. Null: the trainer uses
-  //   its own.
   Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh,
-          DeviceKind device = DeviceKind::kCpu, StopGate* stop = nullptr, RankActivity* activity = nullptr,
-          Notices* notices = nullptr);
+          DeviceKind device = DeviceKind::kCpu, const RunServices& services = {});
   // Sets the sampler for train.sample_every. Without one there are no samples. Must be called before Run.
   void set_sampler(std::unique_ptr<StepSampler> sampler) { sampler_ = std::move(sampler); }
 
@@ -51,8 +54,7 @@ class Trainer {
   const Dataset& data_;
   const Context& context_;
   DeviceMesh& mesh_;
-  StopGate* stop_;
-  RankActivity* activity_;
+  RunServices services_;
   Notices own_notices_;  // used if the caller passes none
   Notices& notices_;
   TrainingStep step_;
