@@ -90,6 +90,8 @@ int RunLaunched(const Words& words, const Launch& launch) {
   }
   absl::Status products = cpu::OpenGemm();  // must precede other threads, including those of MPI
   if (!products.ok()) products = absl::InternalError("weft: " + std::string(products.message()));
+  StartTimes times;
+  times.Note(StartPhase::kLoaded);
   std::optional<SignalCatcher> signals;
   std::optional<StartWatch> start;
   bool stops = launch.control == RankControl::kStop;
@@ -109,7 +111,7 @@ int RunLaunched(const Words& words, const Launch& launch) {
   StopAgreement stop(channel);
   if (start) stop.gate().OnFirst([&start] { start->Begun(); });
   Notices notices(bootstrap->rank() == 0);
-  RankJob job{*bootstrap, failures, stop.gate(), notices};
+  RankJob job{*bootstrap, failures, stop.gate(), notices, times};
   try {
     // If this rank could not open a connection, it would take the rank at the other end for lost.
     int ranks = bootstrap->world_size();
@@ -121,6 +123,7 @@ int RunLaunched(const Words& words, const Launch& launch) {
     bootstrap->set_timeout(kLoad);
     if (!AllOk(*bootstrap, products)) return 1;
     if (!AllOk(*bootstrap, CheckRanks(launch.request, ranks))) return 2;
+    times.Note(StartPhase::kMet);
     return launch.run(job, words);
   } catch (const std::exception& e) {
     failures.Fail(TextOf(e));
@@ -220,6 +223,7 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
     device = absl::InvalidArgumentError(PlaceOf(config, "device") + std::string(device.status().message()));
   if (!AllOk(bootstrap, device.status())) return std::nullopt;
   if (*device == DeviceKind::kCpu) PrepareProducts(*context, job.notices);
+  job.times.Note(StartPhase::kDeviceOpen);
   RegisterCollectives(context->kernels(*device), *device);
   std::unique_ptr<FactoryTable> groups;
   std::unique_ptr<DeviceMesh> mesh;
@@ -237,6 +241,7 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
     mesh->set_call_filter([fault](const ProcessGroup& group, Collective& call) { return fault->Change(group, call); });
     mesh->set_call_delay(fault->device_delay());
   }
+  job.times.Note(StartPhase::kMeshMade);
   return RankMesh{std::move(context), *device, std::move(groups), std::move(mesh)};
 }
 

@@ -13,6 +13,7 @@
 #include "weft/dist/start/bootstrap.h"
 #include "weft/dist/start/mpirun.h"
 #include "weft/train/config/config.h"
+#include "weft/train/log/start_times.h"
 
 namespace weft {
 
@@ -21,7 +22,8 @@ struct RankJob {
   Bootstrap& bootstrap;
   FailureWatch& failures;
   StopGate& stop;
-  Notices& notices;  // only rank 0 prints them
+  Notices& notices;   // only rank 0 prints them
+  StartTimes& times;  // of this process, which has met the other ranks
 };
 // Runs a command on this rank and returns the exit code.
 // - If the arguments ask for help, prints `help`.

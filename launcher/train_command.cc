@@ -41,8 +41,9 @@ std::string HowToGoOn(const Config& config) {
 // Reports an exception of this rank before the trainer is destroyed. Its destructor waits for a checkpoint in progress,
 // which waits for other ranks.
 absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& rank, RankJob& mine) {
-  Trainer trainer(config, data, *rank.context, *rank.mesh, rank.device,
-                  {.stop = &mine.stop, .activity = &mine.failures.activity(), .notices = &mine.notices});
+  Trainer trainer(
+      config, data, *rank.context, *rank.mesh, rank.device,
+      {.stop = &mine.stop, .activity = &mine.failures.activity(), .notices = &mine.notices, .times = &mine.times});
   try {
     absl::StatusOr<std::unique_ptr<StepSampler>> sampler =
         MakeTextSampler(config, data, *rank.context, *rank.mesh, rank.device);
@@ -71,6 +72,7 @@ int Train(RankJob& mine, const Words& words) {
   if (!claim->note().empty()) mine.notices.Say(claim->note());
   for (const std::string& note : data.notes()) mine.notices.Say(note);
 
+  mine.times.Note(StartPhase::kDataRead);
   std::optional<RankMesh> rank = MakeRankMesh(mine, config);
   if (!rank) return 2;
   mine.failures.set_advice(HowToGoOn(config));

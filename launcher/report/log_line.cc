@@ -129,12 +129,19 @@ LogRecord ReadProfile(Members& m) {
   return r;
 }
 
+LogRecord ReadStartup(Members& m) {
+  StartupRecord r;
+  for (size_t phase = 0; phase < r.seconds.size(); phase++) r.seconds[phase] = m.Number(kStartPhases[phase].name);
+  return r;
+}
+
 struct EventRow {
   const char* name;
   LogRecord (*read)(Members&);
 };
-constexpr EventRow kEvents[] = {{"start", ReadStart}, {"step", ReadStep}, {"eval", ReadEval},      {"end", ReadEnd},
-                                {"stop", ReadStop},   {"save", ReadSave}, {"profile", ReadProfile}};
+constexpr EventRow kEvents[] = {{"start", ReadStart},     {"step", ReadStep},      {"eval", ReadEval},
+                                {"end", ReadEnd},         {"stop", ReadStop},      {"save", ReadSave},
+                                {"profile", ReadProfile}, {"startup", ReadStartup}};
 
 }  // namespace
 

@@ -74,6 +74,7 @@ class Reader {
     history_.start = r;
     history_.end.reset();
     history_.stop.reset();
+    history_.startup.reset();
   }
   void Add(const StepRecord& r) {
     session_seconds_ += r.ms / 1000;
@@ -102,6 +103,7 @@ class Reader {
     history_.end = r;
   }
   void Add(const StopRecord& r) { history_.stop = r; }
+  void Add(const StartupRecord& r) { history_.startup = r; }
   void Add(const ProgressRecord&) {}  // not in logs
   void Add(const SampleRecord&) {}
   void Add(const NoteRecord&) {}     // nothing to draw

@@ -18,10 +18,11 @@ struct RunHistory {
   std::vector<int64_t> resumed;  // the step after which each later start continued
   std::optional<StepRecord> last;
   std::optional<EvalRecord> last_eval, best_eval;
-  // Only of the latest start. If both are empty, the run failed, was killed or is still running.
+  // Only of the latest start. If end and stop are empty, the run failed, was killed or is still running.
   std::optional<EndRecord> end;
   std::optional<StopRecord> stop;
-  std::optional<SaveRecord> saved;  // the latest checkpoint
+  std::optional<StartupRecord> startup;  // none: no step is finished, or the log is of a version without this event
+  std::optional<SaveRecord> saved;       // the latest checkpoint
   int64_t cut_lines = 0;
   double tokens = 0;        // trained on in the steps that count
   double step_seconds = 0;  // the time of the steps that count

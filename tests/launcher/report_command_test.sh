@@ -92,8 +92,8 @@ many=()
 for i in {1..9}; do cp "$log" "$dir/m$i.jsonl" && many+=("$dir/m$i.jsonl"); done
 run 2 "expected at most 8 runs, which have a colour each, got 9" report "${many[@]}"
 run 1 "none/a.html.unfinished: cannot be made (No such file or directory)" report "$log" "$dir/none/a.html"
-sed '3s/"loss":[^,]*/"loss":"high"/' "$log" > "$dir/bad.jsonl"
-run 2 "bad.jsonl:3: loss: expected a number, got \"high\"" report "$dir/bad.jsonl"
+sed '2s/"loss":[^,]*/"loss":"high"/' "$log" > "$dir/bad.jsonl"
+run 2 "bad.jsonl:2: loss: expected a number, got \"high\"" report "$dir/bad.jsonl"
 mkdir "$dir/bad2.jsonl.config.yaml"
 cp "$log" "$dir/bad2.jsonl"
 run 2 "bad2.jsonl.config.yaml: expected a file, got a folder" report "$dir/bad2.jsonl"

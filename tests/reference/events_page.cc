@@ -25,6 +25,12 @@ StartRecord WholeStart() {
   return start;
 }
 
+StartupRecord WholeStartup() {
+  StartupRecord startup;
+  startup.seconds.fill(1);
+  return startup;
+}
+
 const std::vector<Event>& Events() {
   static const std::vector<Event> events = {
       {"start",
@@ -59,6 +65,22 @@ const std::vector<Event>& Events() {
         {"peak_bytes", "peak memory of the rank that uses most; null if it is not known"},
         {"loss_scale", "loss scale of the step; only with `precision.compute: f16`"},
         {"skipped", "updates skipped so far; only with `precision.compute: f16`"}}},
+      {"startup",
+       "Written after the first step of a start: when each phase of the start ended on rank 0, in seconds since its "
+       "process "
+       "began.",
+       JsonLine(WholeStartup()),
+       {{"loaded", "the program, its libraries and OpenBLAS were loaded"},
+        {"met", "the ranks had met"},
+        {"data_read", "the config and the data were read, and all ranks had the same"},
+        {"device_open", "the device was open"},
+        {"mesh_made", "the groups of the mesh were made"},
+        {"graph_made", "the step was traced, differentiated and partitioned"},
+        {"planned",
+         "the checkpoint to resume from was found, programs to be compiled were planned, and memory was checked"},
+        {"weights_set", "initial weights or the checkpoint were in place"},
+        {"ready", "the executables were made and the log was open"},
+        {"step_done", "the first step had ended, and before it an evaluation that an earlier start left out"}}},
       {"eval",
        "Written after each evaluation; `weft eval --json` prints it too.",
        JsonLine(EvalRecord{.step = 1, .val_loss = 1, .tokens = 1, .bytes = 1, .ms = 1}),

@@ -5,15 +5,20 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
 
+#include "error_of.h"
 #include "fmt/format.h"
 
 namespace weft {
 namespace {
 
+using test::ErrorOf;
 using Json = nlohmann::json;
 
 TEST(Metrics, DoublesReadBackBitForBit) {
@@ -82,6 +87,62 @@ TEST(Metrics, StartEvalAndEndAreEvents) {
   EXPECT_TRUE(line["val_loss"].is_null());
   EXPECT_EQ(JsonLine(StopRecord{.step = 7, .reason = "SIGTERM", .advice = "a"}),
             "{\"event\":\"stop\",\"step\":7,\"reason\":\"SIGTERM\"}");
+}
+
+// For every pair of phases, whether phases between them were noted or not.
+TEST(StartTimes, PhasesAreInOrderAndNamed) {
+  constexpr size_t kPhases = std::size(kStartPhases);
+  std::set<std::string> names;
+  for (const StartPhaseRow& row : kStartPhases) EXPECT_TRUE(names.insert(row.name).second) << row.name;
+  for (size_t first = 0; first < kPhases; first++) {
+    for (size_t second = 0; second < kPhases; second++) {
+      StartTimes times;
+      times.Note(StartPhase(first));
+      auto note = [&] { times.Note(StartPhase(second)); };
+      if (second <= first) {
+        EXPECT_NE(ErrorOf(note).find(kStartPhases[second].name), std::string::npos);
+        continue;
+      }
+      note();
+      EXPECT_LE(*times.seconds()[first], *times.seconds()[second]);
+      Json line = Json::parse(JsonLine(StartupRecord{times.seconds()}));
+      EXPECT_EQ(line.size(), 3u);
+      EXPECT_EQ(line["event"], "startup");
+      EXPECT_EQ(line[kStartPhases[second].name], *times.seconds()[second]);
+    }
+  }
+}
+
+// Times are those since the begin of the process, whenever the object was made, to a tick of the clock. Two clocks that
+// are read one after the other bound each other.
+TEST(StartTimes, CountFromTheBeginOfTheProcess) {
+  using Clock = std::chrono::steady_clock;
+  auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+  StartTimes early;
+  Clock::time_point before = Clock::now();
+  early.Note(StartPhase::kLoaded);
+  Clock::time_point between = Clock::now();
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  StartTimes late;
+  Clock::time_point again = Clock::now();
+  late.Note(StartPhase::kLoaded);
+  double passed = *late.seconds()[0] - *early.seconds()[0];
+  constexpr double kRounding = 1e-6;  // of seconds since the boot, in doubles
+  EXPECT_GE(passed, seconds(again - between) - kRounding);
+  EXPECT_LE(passed, seconds(Clock::now() - before) + kRounding);
+  EXPECT_GE(*early.seconds()[0], 0);
+}
+
+// The name of a program is the only text in the line, and may look like the fields after it.
+TEST(StartTimes, FindsTheBeginAfterAnyName) {
+  std::string fields = " S";
+  for (int field = 4; field < 22; field++) fields += fmt::format(" {}", -field);
+  for (const char* name : {"weft", "", "a b", ") S 1 2", "((", "x) R 1 (y", "\n"}) {
+    std::string stat = fmt::format("7 ({}){} 3105334 23 24\n", name, fields);
+    EXPECT_EQ(StartTicksIn(stat), 3105334) << stat;
+    EXPECT_EQ(StartTicksIn(stat.substr(0, stat.find(" 3105334"))), std::nullopt) << stat;
+  }
+  EXPECT_EQ(StartTicksIn(""), std::nullopt);
 }
 
 TEST(Metrics, BitsPerByteCountsBytesNotTokens) {

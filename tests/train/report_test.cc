@@ -123,8 +123,10 @@ TEST(LogLine, ReadsBackWhatJsonLineWrote) {
   SaveRecord save{.step = 3, .folder = "runs/a b/step-000003", .seconds = 0.25}, measured = save;
   measured.bytes = 1'000'000, measured.stall = 0.125;
   ProfileRecord profile{.first_step = 2, .step = 3, .path = "p.json", .step_ms = 0.1, .kernels = 1.0 / 3};
-  for (const LogRecord& record :
-       std::vector<LogRecord>{start, step, f16, eval, no_bytes, end, none, stop, save, measured, profile}) {
+  StartupRecord startup, no_phase;
+  for (size_t phase = 0; phase < startup.seconds.size(); phase++) startup.seconds[phase] = double(phase) / 3;
+  for (const LogRecord& record : std::vector<LogRecord>{start, step, f16, eval, no_bytes, end, none, stop, save,
+                                                        measured, profile, startup, no_phase}) {
     std::string line = std::visit([](const auto& r) { return JsonLine(r); }, record);
     absl::StatusOr<std::optional<LogRecord>> read = ParseLogLine(line, "a:1");
     ASSERT_TRUE(read.ok() && *read) << read.status();

@@ -152,6 +152,13 @@ std::string JsonLine(const ProfileRecord& r) {
       .Text();
 }
 
+std::string JsonLine(const StartupRecord& r) {
+  Object line("startup");
+  for (size_t phase = 0; phase < r.seconds.size(); phase++)
+    if (r.seconds[phase]) line.Add(kStartPhases[phase].name, *r.seconds[phase]);
+  return line.Text();
+}
+
 std::string JsonLine(const ProgressRecord&) { return ""; }
 std::string JsonLine(const SampleRecord&) { return ""; }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "weft/core/base/mesh_shape.h"
+#include "weft/train/log/start_times.h"
 
 namespace weft {
 
@@ -37,6 +38,11 @@ struct StepRecord {
   std::optional<int64_t> peak_bytes;  // peak memory of the rank that uses most
   std::optional<double> loss_scale;   // of this step; only in f16
   int64_t skipped = 0;                // f16: updates skipped so far because of non-finite gradients
+};
+
+// When each phase of the start ended, on rank 0. Logged after the first step.
+struct StartupRecord {
+  StartSeconds seconds;
 };
 
 struct EvalRecord {
@@ -89,7 +95,7 @@ struct ProfileRecord {
   std::string table, note;  // terminal only: lines of the longest kernels and collectives; "": no note
 };
 using LogRecord = std::variant<StartRecord, StepRecord, EvalRecord, EndRecord, StopRecord, SaveRecord, ProgressRecord,
-                               SampleRecord, NoteRecord, ProfileRecord>;
+                               SampleRecord, NoteRecord, ProfileRecord, StartupRecord>;
 
 // Return one JSON object without a newline. Doubles read back exactly; unknown and non-finite values are null.
 std::string JsonLine(const StartRecord& record);
@@ -100,6 +106,7 @@ std::string JsonLine(const StopRecord& record);
 std::string JsonLine(const SaveRecord& record);
 std::string JsonLine(const NoteRecord& record);
 std::string JsonLine(const ProfileRecord& record);
+std::string JsonLine(const StartupRecord& record);
 // Return "", because these records are not logged.
 std::string JsonLine(const ProgressRecord& record);
 std::string JsonLine(const SampleRecord& record);

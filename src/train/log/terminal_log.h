@@ -23,7 +23,8 @@ class TerminalLog final : public LogSink {
   std::string Lines(const SaveRecord& r) const { return SaveLine(r); }
   std::string Lines(const ProfileRecord& r) const { return ProfileLines(r); }
   std::string Lines(const SampleRecord& r) const { return SampleLines(r, steps_); }
-  std::string Lines(const NoteRecord&) const { return ""; }  // already on stderr
+  std::string Lines(const NoteRecord&) const { return ""; }     // already on stderr
+  std::string Lines(const StartupRecord&) const { return ""; }  // for reports
   std::string Lines(const ProgressRecord& r) { return eval_.IsDue(r) ? ProgressLine(r, steps_) : ""; }
 
   int64_t steps_, every_, start_step_;

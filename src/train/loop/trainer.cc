@@ -31,6 +31,11 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
       runtime_(RuntimeOf(context, mesh, device)) {
   CheckSame(mesh.World(), step_.CommHash(),
             "would issue other collectives than rank 0: do all ranks run the same build?");
+  Note(StartPhase::kGraphMade);
+}
+
+void Trainer::Note(StartPhase phase) const {
+  if (services_.times) services_.times->Note(phase);
 }
 
 // In order of construction. Each part uses parts before it.
@@ -84,10 +89,9 @@ absl::Status Trainer::CheckMemoryFor(const std::optional<StepPlans>& plans) {
   return {status.code(), std::string(status.message()) + "; parallel.regather=always keeps no gathered weights"};
 }
 
-absl::Status Trainer::RunFrom(RunStart found) {
-  ExecutorKind executor = ExecutorOf(config_);
+absl::StatusOr<std::optional<StepPlans>> Trainer::MakePlans() {
   std::optional<StepPlans> plans;
-  if (executor == ExecutorKind::kCompiled) plans = step_.Compile(runtime_);
+  if (ExecutorOf(config_) == ExecutorKind::kCompiled) plans = step_.Compile(runtime_);
   // Otherwise plans keep the order that the constructor has checked.
   if (plans && runtime_.Overlaps())
     CheckSame(mesh_.World(), plans->CommHash(),
@@ -97,6 +101,13 @@ absl::Status Trainer::RunFrom(RunStart found) {
   if (absl::Status s = CheckSymmetric(step_.options(), plans ? &*plans : nullptr, runtime_.device); !s.ok())
     return absl::InvalidArgumentError(PlaceOf(config_, "parallel.symmetric_memory") + std::string(s.message()));
   if (absl::Status s = CheckMemoryFor(plans); !s.ok()) return s;
+  Note(StartPhase::kPlanned);
+  return plans;
+}
+
+absl::Status Trainer::RunFrom(RunStart found) {
+  absl::StatusOr<std::optional<StepPlans>> plans = MakePlans();
+  if (!plans.ok()) return plans.status();
   State state(mesh_.shape(), mesh_.coords(), runtime_.memory());
   step_.AddEntries(state);
   parts_ = std::make_unique<Parts>(std::move(found), std::move(state));
@@ -105,7 +116,8 @@ absl::Status Trainer::RunFrom(RunStart found) {
   p.slots = std::make_unique<Slots>(p.state, data_, step_.options());
   if (absl::Status s = p.start.SetState(config_, p.state, step_, runtime_, mesh_.World(), notices_); !s.ok()) return s;
   p.slots->StartAt(p.start.position());
-  p.runner = MakeRunner(executor, p.state, step_, runtime_, std::move(plans));
+  Note(StartPhase::kWeightsSet);
+  p.runner = MakeRunner(ExecutorOf(config_), p.state, step_, runtime_, *std::move(plans));
   Mfu mfu(step_.model(), config_.model.context, config_.precision.compute, runtime_.memory().name(),
           context_.world_size());
   absl::StatusOr<RunReporter> reporter =
@@ -117,6 +129,7 @@ absl::Status Trainer::RunFrom(RunStart found) {
                                                      notices_, services_.activity);
   if (!config_.profile.steps.empty())
     p.profiler = std::make_unique<StepProfiler>(config_, mesh_, *p.runner, runtime_.device, notices_);
+  Note(StartPhase::kReady);
   TrainingLoop loop({.config = config_,
                      .data = data_,
                      .step = step_,
@@ -127,6 +140,7 @@ absl::Status Trainer::RunFrom(RunStart found) {
                      .reporter = *p.reporter,
                      .checkpoints = *p.checkpoints,
                      .stop = services_.stop,
+                     .times = services_.times,
                      .sampler = sampler_.get(),
                      .profiler = p.profiler.get()});
   return loop.Run();

@@ -20,6 +20,7 @@ struct RunServices {
   RankActivity* activity = nullptr;  // receives descriptions of this rank's saves
   // Reports oddities to the user. The log gets all of them, including earlier ones. Null: the trainer uses its own.
   Notices* notices = nullptr;
+  StartTimes* times = nullptr;  // of the phases of the start, which the log gets after the first step
 };
 
 class Trainer {
@@ -46,7 +47,10 @@ class Trainer {
 
  private:
   struct Parts;
+  // Returns the plans of the compiled executor; nullopt for other executors. Checks that the run can execute them.
+  absl::StatusOr<std::optional<StepPlans>> MakePlans();
   absl::Status CheckMemoryFor(const std::optional<StepPlans>& plans);
+  void Note(StartPhase phase) const;
   absl::Status RunFrom(RunStart found);
   StartRecord Started(const RunStart& start, const StepRunner& runner) const;
 

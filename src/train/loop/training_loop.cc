@@ -114,7 +114,10 @@ absl::Status TrainingLoop::FinishStep(int64_t step) {
   record.loss_scale = metrics.loss_scale;
   record.skipped = metrics.skipped;
   if (p_.reporter.IsOpen()) record.peak_bytes = int64_t(p_.device.PeakBytes());
+  bool ends_start = p_.times && step == p_.start.step() + 1;
+  if (ends_start) p_.times->Note(StartPhase::kStepDone);
   p_.reporter.WriteStep(record);
+  if (ends_start) p_.reporter.Write(StartupRecord{p_.times->seconds()});
   return CheckFinite(record, p_.config.loss_scale.min);
 }
 

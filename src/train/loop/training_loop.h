@@ -26,6 +26,7 @@ class TrainingLoop {
     RunReporter& reporter;
     CheckpointPolicy& checkpoints;
     StopGate* stop;          // null: nothing stops the loop
+    StartTimes* times;       // null: the log does not get them
     StepSampler* sampler;    // null: no samples
     StepProfiler* profiler;  // null: no profile
   };
