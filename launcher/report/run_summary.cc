@@ -43,6 +43,19 @@ std::string TimeText(int64_t unix_time) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixSeconds(unix_time), absl::UTCTimeZone());
 }
 
+// Returns the seconds from the begin of rank 0 to the end of its first step, and what they were spent on.
+std::string StartupText(const StartupRecord& r) {
+  std::string parts;
+  double last = 0;
+  for (size_t phase = 0; phase < r.seconds.size(); phase++) {
+    if (!r.seconds[phase]) continue;
+    parts +=
+        fmt::format("{}{} {:.2f}s", parts.empty() ? "" : ", ", kStartPhases[phase].spent, *r.seconds[phase] - last);
+    last = *r.seconds[phase];
+  }
+  return fmt::format("{:.2f}s to the end of the first step: {}", last, parts);
+}
+
 std::string MeshText(const StartRecord& s) {
   return fmt::format("{} on {} rank{}", ToString(s.mesh), s.ranks, s.ranks == 1 ? "" : "s");
 }
@@ -72,6 +85,7 @@ std::vector<SummaryRow> SummaryOf(const RunHistory& run) {
   add(run.peak_bytes.has_value(), "peak memory of a rank", [&] { return BytesText(size_t(*run.peak_bytes)); });
   add(run.last && run.last->loss_scale, "loss scale",
       [&] { return fmt::format("{:g} at the end; {} updates skipped", *run.last->loss_scale, run.last->skipped); });
+  add(run.startup.has_value(), "start", [&] { return StartupText(*run.startup); });
   add(run.saved.has_value(), "latest checkpoint", [&] { return run.saved->folder; });
   add(true, "duration", [&] { return DurationText(run.seconds); });
   add(!run.resumed.empty(), "resumed", [&] { return fmt::format("after step {}", fmt::join(run.resumed, ", ")); });

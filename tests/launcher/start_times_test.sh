@@ -37,6 +37,9 @@ checked 2 "$weft" "${words[@]}" train.steps=5 checkpoint.resume=auto
 ! grep -q startup "$dir/out" || fail "expected no line of it on the terminal"
 rm -r "$log" "$dir/c"
 checked 1 mpirun -np 2 "$weft" "${words[@]}" mesh.dp=2 train.steps=2
+run 0 "the run of $log" report "$log"
+grep -qE 'to the end of the first step: program [0-9.]+s, ranks [0-9.]+s, data .*, first step [0-9.]+s<' "$dir/log.html" ||
+  fail "expected the phases in the report"
 run 0 "nothing to do" "${words[@]}" train.steps=2 checkpoint.resume=auto
 [ "$(grep -c '"event":"startup"' "$log")" -eq 1 ] || fail "expected no event of a start without a step"
 echo "start_times: ok"

@@ -164,6 +164,17 @@ TEST(RunHistory, HoldsARunFromStartToEnd) {
   EXPECT_EQ(Value(run, "resumed"), "");
 }
 
+// The times are those between the phases that are there, and the latest start counts.
+TEST(RunHistory, ShowsWhereTheStartWent) {
+  StartupRecord r;
+  r.seconds[size_t(StartPhase::kLoaded)] = 0.25, r.seconds[size_t(StartPhase::kMet)] = 1;
+  r.seconds[size_t(StartPhase::kStepDone)] = 3.5;
+  std::string log = Start(3) + Step(1, 4) + JsonLine(r) + "\n";
+  EXPECT_EQ(Value(Good(log), "start"),
+            "3.50s to the end of the first step: program 0.25s, ranks 0.75s, first step 2.50s");
+  EXPECT_EQ(Value(Good(log + Start(3, 1)), "start"), "");
+}
+
 // The latest start's word on how it ended counts, and a stop before the first step is one.
 TEST(RunHistory, TellsAStopUntilTheRunGoesOn) {
   EXPECT_EQ(Value(Good(Start(3) + Step(1, 4) + Stop(1)), "state"), "stopped by SIGUSR1 after step 1 of 3");
