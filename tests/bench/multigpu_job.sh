@@ -3,7 +3,8 @@
 #
 #   tests/bench/multigpu_job.sh WEFT|ARCHIVE.tar.gz RANKS [launch|replays|checkpoint...]     all three by default
 #
-#   launch      three runs of one step, each from the start of mpirun to the end of its first step
+#   launch      three runs of one step: the time from the start of mpirun to the end of the first step and to the end of the
+#               job, and when each phase of the start ended (docs/guide/logs-and-reports.md)
 #   replays     REPLAYS (20000) steps of a small model; fails unless the GPUs' used memory stays as it is
 #   checkpoint  saves from FSDP after steps 3 and 6, and evaluates the last on FSDP, on tensor parallel ranks and on both; fails
 #               unless the losses agree to 1e-3
@@ -11,7 +12,7 @@
 # DEVICE (cuda) is the device, CONFIG (configs/llama_8b.yaml) the model of launch and checkpoint, and KEYS more keys for
 # checkpoint: by default 8 of the 32 layers, and 4,096 tokens. DIR is a folder for checkpoints, by default a new one in /tmp.
 set -euo pipefail
-[ $# -ge 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 weft=$(realpath "$1") ranks=$2 device=${DEVICE:-cuda} config=${CONFIG:-configs/llama_8b.yaml}
 shift 2
 [ $# -gt 0 ] || set -- launch replays checkpoint
@@ -29,10 +30,19 @@ work=$(mktemp -d) checkpoints=${DIR:-$(mktemp -d)}
 trap 'rm -rf "$work" "${folder:-}"; [ -n "${DIR:-}" ] || rm -rf "$checkpoints"' EXIT
 read -ra keys <<< "${KEYS-model.layers=8 model.context=4096}"
 
+us() { echo "${EPOCHREALTIME/[.,]/}"; }  # microseconds since 1970
+# stamped: writes its lines to $work/out, and to $work/first the time at which the line of the first step came.
+stamped() {
+  local line
+  while IFS= read -r line; do
+    [[ ! $line =~ ^step\ +1/ ]] || [ -s "$work/first" ] || us > "$work/first"
+    printf '%s\n' "$line"
+  done > "$work/out"
+}
 # job COMMAND WORD...: runs it on all ranks, with its output in $work/out.
 job() {
-  timeout --kill-after=10 400 mpirun -np "$ranks" --bind-to none "$weft" "$@" "device=$device" \
-    > "$work/out" 2>&1 < /dev/null && return
+  rm -f "$work/first"
+  timeout --kill-after=10 400 mpirun -np "$ranks" --bind-to none "$weft" "$@" "device=$device" 2>&1 < /dev/null | stamped && return
   tail -20 "$work/out" >&2
   echo "multigpu_job: expected weft $1 to end, got an error: $*" >&2
   exit 1
@@ -44,11 +54,14 @@ launch() {
   local begin end
   for _ in 1 2 3; do
     rm -f "$work/log"
-    begin=$(date +%s%N)
+    begin=$(us)
     job train "$config" "mesh.dp=$ranks" parallel.fsdp=full "train.global_batch=$ranks" train.steps=1 schedule.warmup_steps=0 \
       data.synthetic=true "log.jsonl=$work/log"
-    end=$(date +%s%N)
-    echo "shown: a run of one step of $config on $ranks ranks takes $(((end - begin) / 1000000)) ms, its step $(number step ms "$work/log") ms"
+    end=$(us)
+    [ -s "$work/first" ] || { echo "multigpu_job: expected the line of the first step on the terminal, got none" >&2; exit 1; }
+    echo "shown: one step of $config on $ranks ranks: the first step ends after $((($(< "$work/first") - begin) / 1000)) ms and" \
+      "takes $(number step ms "$work/log") ms; the job ends after $(((end - begin) / 1000)) ms"
+    grep '"event":"startup"' "$work/log" | sed 's/^/shown: /'
   done
 }
 

@@ -19,7 +19,14 @@ runs() {
     within 100 $job "$weft" 2 "${@:2}" > "$dir/out" 2>&1
 }
 runs 0 launch replays checkpoint || fail "expected all parts to pass"
-[ "$(grep -c 'shown: a run of one step' "$dir/out")" = 3 ] || fail "expected three launches"
+[ "$(grep -c 'shown: one step of' "$dir/out")" = 3 ] || fail "expected three launches"
+[ "$(grep -c 'shown: {"event":"startup"' "$dir/out")" = 3 ] || fail "expected the phases of three starts"
+# The phases count from the begin of a rank, which mpirun starts. The system knows it to a tick of 10 ms.
+sed -nE 's/.*the first step ends after ([0-9]+) ms and takes ([0-9.]+) ms; the job ends after ([0-9]+) ms$/\1 \2 \3/p
+  s/.*"event":"startup".*"step_done":([0-9.]+).*/\1/p' "$dir/out" | awk '
+  NF == 3 { first = $1; bad += !(0 < $2 && $2 < first && first <= $3) }
+  NF == 1 { bad += !(0 < $1 && $1 * 1000 < first + 11) }
+  END { exit bad || NR != 6 }' || fail "expected the step within the launch, and the launch within the job"
 grep -q 'shown: GPU 0: 1636 MiB, then 1636 MiB' "$dir/out" || fail "expected the memory of a GPU"
 [ "$(grep -c '"event":"save"' "$dir/out")" = 2 ] || fail "expected two saves"
 [ "$(grep -c 'shown: the checkpoint evaluated on' "$dir/out")" = 2 ] || fail "expected a loss of both meshes"
