@@ -16,7 +16,7 @@ std::optional<int64_t> AxisOf(const Node& node) {
 // The pretended arena begins at one page, so that no place has address 0.
 constexpr uintptr_t kFirstAddress = 4096;
 
-// Returns about how many us a call takes on an H100 with NVLink. Only ratios matter.
+// Returns about how long a call takes on an H100 with NVLink, in us. Only ratios matter.
 double TimeOf(const Node& node, const KernelCall& call) {
   constexpr double kFlopsPerUs = 6.5e8, kBytesPerUs = 2.8e6, kLinkBytesPerUs = 4.5e5;
   CallCost cost = CostOf(node, call);
