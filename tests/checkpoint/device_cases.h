@@ -11,7 +11,9 @@
 #include <map>
 #include <string>
 
-#include "parallel/training.h"
+#include "support/rank_run.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/train/checkpoint/checkpoint.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/saver.h"

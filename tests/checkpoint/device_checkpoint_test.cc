@@ -1,6 +1,9 @@
 // Checkpoints from and to a device whose work continues after the call that issued it: a device double, and a GPU if
 // ctest selects one.
+#include <fmt/format.h>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -10,6 +13,11 @@
 #include "error_of.h"
 #include "share.h"
 #include "train/temp_folder.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/kernels/cpu/backend/register.h"
+#include "weft/parallel/program/state.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,9 @@
 // Checkpoints from and to as many GPUs as mpirun starts ranks, on any mesh over them.
+#include <fmt/format.h>
+
 #include "checkpoint/device_cases.h"
 #include "dist/gpu_world.h"
+#include "weft/dist/group/mesh.h"
 
 namespace weft {
 namespace {

@@ -1,21 +1,28 @@
 // The order of a step's collectives on a device that overlaps them with kernels: weights are gathered one block early,
 // gradients are reduced one block at a time, and other collectives stay where they were. double_training_test shows
 // that values keep their bits.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 
-#include "parallel/training.h"
 #include "share.h"
+#include "support/training.h"
 #include "weft/core/compile/comm_plan.h"
 #include "weft/core/compile/pipeline.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/passes/fuse.h"
 #include "weft/core/passes/schedule.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/dist/group/plan_group.h"
+#include "weft/kernels/cpu/backend/register.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 namespace {

@@ -1,13 +1,16 @@
 // The communication plan of a 2-layer GPT: exact counts per axis, kind and phase, the plan itself as a golden file, and
 // the bytes that a run moves against the bytes that the plan prints.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "error_of.h"
 #include "golden.h"
-#include "parallel/training.h"
+#include "support/training.h"
 #include "weft/core/compile/comm_plan.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 namespace {
@@ -266,7 +269,7 @@ TEST(CommPlan, BytesAtRunTimeEqualThePlan) {
       c.bytes += SmallJob().steps * l.times * l.bytes;
     }
     OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
-      auto counted = CountTraining(SmallJob(), layout, context, mesh);
+      auto counted = RunOnRank(SmallJob(), layout, context, mesh).counts;
       EXPECT_EQ(counted.size(), planned.size());
       for (const auto& [key, count] : planned)
         EXPECT_EQ(counted[key], count) << Describe(layout) << " axis " << key.first << " " << key.second;

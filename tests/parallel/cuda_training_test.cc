@@ -6,7 +6,14 @@
 #include <string_view>
 
 #include "dist/wire_cases.h"
-#include "parallel/training.h"
+#include "support/rank_run.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/dist/group/staged/staged_group.h"
+#include "weft/kernels/common/cuda_library.h"
+#include "weft/kernels/cpu/backend/register.h"
 
 namespace weft {
 namespace {

@@ -4,14 +4,19 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 
 #include "double/group_double.h"
 #include "double/kernels_double.h"
 #include "double/nccl_double.h"
-#include "parallel/training.h"
 #include "share.h"
+#include "support/rank_run.h"
+#include "weft/core/runtime/context.h"
 #include "weft/dist/group/collective_fault.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/dist/group/nccl/nccl_memory.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/step/memory_need.h"
 
 namespace weft {

@@ -2,9 +2,10 @@
 // it.
 #include <gtest/gtest.h>
 
-#include "parallel/training.h"
+#include "support/rank_run.h"
 #include "weft/core/compile/eager.h"
 #include "weft/core/ops/ops.h"
+#include "weft/dist/group/mesh.h"
 
 namespace weft {
 namespace {

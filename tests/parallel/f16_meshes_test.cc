@@ -1,6 +1,7 @@
 // Training in f16 skips the same updates on every mesh and for every micro-batch: gradients of parameters, whose sums
 // depend on both, leave f16 nowhere. Left are the gradients of activations (cotangents), whose last bits a mesh may
 // change.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -12,9 +13,11 @@
 #include <string>
 #include <utility>
 
-#include "parallel/training.h"
 #include "share.h"
+#include "support/rank_run.h"
 #include "weft/core/compile/runtime.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
 
 namespace weft {
 namespace {

@@ -1,12 +1,16 @@
 // Parameter groups. A neutral group changes no bit, lr_scale 0 changes no parameter, each optimizer of a run updates
 // its parameters as it does by itself, and all layouts have the losses of one rank.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <map>
+#include <memory>
 
-#include "parallel/training.h"
 #include "share.h"
+#include "support/rank_run.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
 
 namespace weft {
 namespace {

@@ -1,12 +1,13 @@
 // Every layout trains to the losses of one rank: data, tensor and sequence parallel, FSDP, micro-batches and executors.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
-#include "parallel/training.h"
 #include "share.h"
+#include "support/training.h"
 
 namespace weft {
 namespace {

@@ -1,14 +1,16 @@
 // Training in f16, on every layout and executor. Scaled gradients agree with those of f32, a step with non-finite
 // gradients changes nothing, and the scale adapts.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
 
-#include "parallel/training.h"
 #include "share.h"
+#include "support/rank_run.h"
 #include "weft/core/compile/comm_plan.h"
 #include "weft/core/compile/eager.h"
+#include "weft/dist/group/mesh.h"
 
 namespace weft {
 namespace {

@@ -3,8 +3,12 @@
 
 #include "dist/mpi_main.h"
 #include "parallel/step_allocations.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/dist/group/standard/group_maker.h"
 #include "weft/dist/start/bootstrap.h"
+#include "weft/kernels/cpu/backend/register.h"
 
 namespace weft {
 namespace {

@@ -3,16 +3,23 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
+#include <optional>
 
 #include "dist/gloo_traffic.h"
 #include "dist/mpi_main.h"
-#include "parallel/training.h"
 #include "share.h"
+#include "support/training.h"
 #include "weft/core/compile/comm_plan.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/dist/group/standard/group_maker.h"
 #include "weft/dist/start/bootstrap.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/dtensor/factories.h"
 #include "weft/parallel/dtensor/move.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 namespace {

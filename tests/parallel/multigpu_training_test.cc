@@ -1,4 +1,5 @@
 // Training on as many GPUs as mpirun starts ranks, connected by NCCL. The losses agree with one rank of the CPU.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,7 +13,9 @@
 #include "dist/gpu_world.h"
 #include "dist/stream_cases.h"
 #include "dist/wire_cases.h"
-#include "parallel/training.h"
+#include "support/rank_run.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/dist/group/nccl/nccl_group.h"
 
 namespace weft {

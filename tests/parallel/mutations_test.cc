@@ -8,8 +8,8 @@
 
 #include "parallel/sweep.h"
 #include "parallel/testing.h"
-#include "parallel/training.h"
 #include "share.h"
+#include "support/training.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {

@@ -1,14 +1,17 @@
 // Every optimizer trains on every layout to one rank's losses, each to its own; and muon gathers each matrix once.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <set>
 
-#include "parallel/training.h"
 #include "share.h"
+#include "support/training.h"
 #include "weft/core/compile/comm_plan.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 namespace {

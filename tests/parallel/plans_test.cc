@@ -1,14 +1,16 @@
 // Plans: rows can express a named plan, any rows give the losses of one rank, and rows of absent axes change nothing.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
 
 #include "error_of.h"
-#include "parallel/training.h"
 #include "share.h"
+#include "support/training.h"
 #include "weft/core/compile/comm_plan.h"
 #include "weft/parallel/nn/plans/mesh_axes.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 namespace {

@@ -1,11 +1,16 @@
 // Initial parameters and dropout masks depend only on seed, path and global index, so they are bit-equal on every
 // layout.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "parallel/testing.h"
-#include "parallel/training.h"
 #include "share.h"
+#include "support/training.h"
 #include "weft/core/ir/builder.h"
+#include "weft/parallel/program/state.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 namespace {

@@ -1,7 +1,8 @@
 // Counts what the compiled executor allocates from step 3 on, on all ranks of a mesh.
 #pragma once
 #include "heap_counter.h"
-#include "parallel/training.h"
+#include "support/rank_run.h"
+#include "weft/dist/group/mesh.h"
 
 namespace weft::testing_ {
 

@@ -1,9 +1,20 @@
 // The cost of a step besides its kernels: nodes, and allocations while it runs. These tests count;
 // tests/bench/graph_bench measures times.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <memory>
 
 #include "parallel/step_allocations.h"
 #include "train/temp_folder.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/kernels/cpu/backend/register.h"
+#include "weft/parallel/program/state.h"
+#include "weft/parallel/step/runner.h"
+#include "weft/parallel/step/training_step.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/data/slots.h"
 

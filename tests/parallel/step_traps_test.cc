@@ -1,12 +1,15 @@
 // Traps that show only in a whole training step: where FSDP stores parameters, padded state, and what no rank may hold.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "parallel/training.h"
+#include "support/rank_run.h"
 #include "weft/core/base/shard.h"
 #include "weft/core/ops/ops.h"
+#include "weft/core/runtime/context.h"
 #include "weft/core/transforms/grad.h"
+#include "weft/dist/group/mesh.h"
 
 namespace weft {
 namespace {

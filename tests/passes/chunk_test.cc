@@ -1,6 +1,7 @@
 // Chunk: rows between collectives in chunks give what whole rows give, with the same bytes in more calls.
 #include "weft/core/passes/chunk/chunk.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,13 +11,16 @@
 
 #include "kernels/reference/loops.h"
 #include "parallel/testing.h"
-#include "parallel/training.h"
 #include "share.h"
+#include "support/training.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/ops/equation.h"
 #include "weft/core/ops/ops.h"
+#include "weft/core/runtime/context.h"
 #include "weft/dist/group/collective_fault.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 namespace {

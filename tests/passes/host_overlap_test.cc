@@ -1,6 +1,7 @@
 // Training on the CPU with parallel.overlap. Collectives run in threads of their own, and kernels may change their
 // order. On every layout this gives the bits of a run without it, and makes the same calls, however late the
 // collectives are. Halves and chunks (chunk_test) give its numbers, with other calls.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -8,9 +9,11 @@
 #include <vector>
 
 #include "error_of.h"
-#include "parallel/training.h"
 #include "share.h"
+#include "support/training.h"
+#include "weft/core/runtime/context.h"
 #include "weft/dist/group/collective_fault.h"
+#include "weft/dist/group/mesh.h"
 
 namespace weft {
 namespace {

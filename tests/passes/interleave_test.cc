@@ -2,15 +2,19 @@
 // the values stay the same.
 #include "weft/core/passes/interleave.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "parallel/training.h"
+#include "support/training.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/product_flops.h"
 #include "weft/core/passes/node_time.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 namespace {

@@ -1,11 +1,15 @@
 // Recomputing changes no bit of a run. It frees memory, and `selective` repeats no product and no collective.
 #include "weft/core/passes/recompute.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "parallel/training.h"
+#include "support/training.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/product_flops.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 namespace {

@@ -1,14 +1,21 @@
 // precision.wire: bf16 in training. Each step has the bits of precision.wire: reduce, with two extra roundings: every
 // term of a gradient just before it is summed over ranks, and the result of each all-reduce.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
-#include "parallel/training.h"
 #include "share.h"
+#include "support/rank_run.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/kernels/cpu/backend/register.h"
 
 namespace weft {
 namespace {

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "parallel/testing.h"
-#include "parallel/training.h"
+#include "support/rank_run.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/parallel/program/compile.h"
 #include "weft/parallel/step/init.h"
 

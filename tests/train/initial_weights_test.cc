@@ -2,15 +2,25 @@
 // refused by name.
 #include "weft/train/huggingface/initial_weights.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "parallel/testing.h"
-#include "parallel/training.h"
+#include "support/training.h"
 #include "train/safetensors_testing.h"
 #include "train/temp_folder.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/kernels/cpu/backend/register.h"
+#include "weft/parallel/program/state.h"
+#include "weft/parallel/step/training_step.h"
 #include "weft/train/config/model_of.h"
 
 namespace weft {

@@ -12,15 +12,10 @@
 #include <vector>
 
 #include "weft/core/compile/executable.h"
+#include "weft/parallel/program/executor_kind.h"
 #include "weft/parallel/program/program.h"
 
 namespace weft {
-
-enum class ExecutorKind : uint8_t {
-  kCompiled,   // replays a plan over a static arena; allocates nothing while it runs
-  kInterpret,  // runs the local program node by node; throws Error at a NaN
-  kEager,      // runs the body op by op
-};
 
 struct FunctionOptions {
   ExecutorKind executor = ExecutorKind::kCompiled;

@@ -1,16 +1,24 @@
 // BatchProgram: each batch of a step, taken out of its plan, is the same work by itself.
 #include "launcher/bench/rates/batch_program.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <memory>
 
 #include "double/group_double.h"
 #include "double/kernels_double.h"
 #include "double/nccl_double.h"
 #include "launcher/bench/rates/step_parts.h"
 #include "launcher/plan/planned_step.h"
-#include "parallel/training.h"
+#include "support/training.h"
 #include "weft/core/predict/step_time.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/step/arena_windows.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 namespace {

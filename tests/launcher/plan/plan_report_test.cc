@@ -2,6 +2,7 @@
 // runs.
 #include "launcher/plan/plan_report.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -11,8 +12,13 @@
 
 #include "golden.h"
 #include "launcher/plan/traffic.h"
-#include "parallel/training.h"
+#include "support/rank_run.h"
 #include "weft/core/base/memory.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/preflight/regather.h"
 

@@ -1,49 +1,25 @@
-// A training run on in-process ranks, small enough to compare hundreds of layouts.
-#pragma once
+#include "support/training.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string_view>
-#include <vector>
 
-#include "weft/core/base/rng.h"
+#include "support/rank_run.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"
-#include "weft/dist/group/mesh.h"
 #include "weft/dist/group/staged/staged_group.h"
 #include "weft/kernels/common/cuda_library.h"
 #include "weft/kernels/cpu/backend/register.h"
-#include "weft/parallel/nn/family/family.h"
-#include "weft/parallel/step/runner.h"
 
 namespace weft::testing_ {
 
-struct Layout {
-  int dp = 1, tp = 1;
-  bool sequence_parallel = false;
-  Fsdp fsdp = Fsdp::kNone;
-  int64_t micro_batch = 0;  // sequences per dp rank and micro-step; 0: the whole batch at once
-  ExecutorKind executor = ExecutorKind::kCompiled;
-  DeviceKind device = DeviceKind::kCpu;
-  int replicate = 1;
-  bool regather = true;  // with fsdp full
-  RecomputeOptions recompute = {};
-  OverlapMode overlap = OverlapMode::kAuto;
-  int chunks = 0;
-  GatherMode gather = GatherMode::kKernels;
-  bool symmetric_memory = false;
-};
-inline MeshShape MeshOf(const Layout& l) {
+MeshShape MeshOf(const Layout& l) {
   if (l.replicate == 1) return {{"dp", "tp"}, {l.dp, l.tp}};
   return {{"replicate", "dp", "tp"}, {l.replicate, l.dp, l.tp}};
 }
-// Layouts that cover executors, axes, FSDP, sequence parallel and micro-batches.
-inline std::vector<Layout> StreamLayouts() {
+
+std::vector<Layout> StreamLayouts() {
   std::vector<Layout> layouts;
   for (ExecutorKind executor : {ExecutorKind::kCompiled, ExecutorKind::kInterpret, ExecutorKind::kEager})
     layouts.push_back({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .micro_batch = 2, .executor = executor});
@@ -55,24 +31,14 @@ inline std::vector<Layout> StreamLayouts() {
   layouts.push_back({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .regather = false});
   return layouts;
 }
-struct Job {
-  TransformerConfig model;
-  Precision precision;
-  int64_t global_batch = 5;
-  int steps = 50;
-  double smoothing = 0;
-  LossScaleOptions loss_scale = {};  // used if precision.compute is f16
-  Optimizer optimizer = {};
-  std::optional<ShardingPlan> plan = {};  // that of named_plan if empty
-  const char* named_plan = "megatron";
-};
 
-inline Optimizer WithDefaults(std::string_view name) {
+Optimizer WithDefaults(std::string_view name) {
   const OptimizerRule* rule = FindOptimizer(name);
   return {rule, rule->defaults};
 }
 
-inline const char* Describe(OverlapMode overlap) {
+namespace {
+const char* Describe(OverlapMode overlap) {
   switch (overlap) {
     case OverlapMode::kAuto:
       return "";
@@ -89,7 +55,9 @@ inline const char* Describe(OverlapMode overlap) {
   }
   Fail("an overlap mode without a name");
 }
-inline std::string Describe(const Layout& l) {
+}  // namespace
+
+std::string Describe(const Layout& l) {
   return fmt::format("{}dp{}_tp{}{}{}{}{}{}_{}", l.replicate > 1 ? fmt::format("replicate{}_", l.replicate) : "", l.dp,
                      l.tp, l.sequence_parallel ? "_sp" : "",
                      l.fsdp == Fsdp::kFull        ? l.regather ? "_full" : "_kept"
@@ -102,7 +70,7 @@ inline std::string Describe(const Layout& l) {
                                                            : "interpret");
 }
 
-inline StepOptions OptionsOf(const Job& job, const Layout& l) {
+StepOptions OptionsOf(const Job& job, const Layout& l) {
   StepOptions o;
   o.model.mesh = MeshOf(l);
   PlanOptions plan{job.model.heads, job.model.kv_heads, l.sequence_parallel, job.model.tie_embeddings};
@@ -129,73 +97,7 @@ inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   return o;
 }
 
-// Tokens are a function of (step, row, position). Every third row ignores some targets, so that counts are uneven.
-inline void FillSlots(State& state, const StepOptions& o, int64_t global_batch, int64_t vocab, int step, int micro) {
-  int64_t first = micro * o.rows;
-  state.SetScalar(entry::kFirstRow, double(first));
-  TensorView view = state.View(entry::kTokens);
-  const Tensor &token_slot = state.At(entry::kTokens).local, &target_slot = state.At(entry::kTargets).local;
-  bool on_cpu = token_slot.device().kind == DeviceKind::kCpu;
-  Tensor host_tokens = on_cpu ? token_slot : Tensor::Zeros(DType::kI32, token_slot.shape());
-  Tensor host_targets = on_cpu ? target_slot : Tensor::Zeros(DType::kI32, target_slot.shape());
-  auto *tokens = host_tokens.as<int32_t>(), *targets = host_targets.as<int32_t>();
-  for (int64_t r = 0; r < view.dim(0).extent; r++) {
-    int64_t row = first + view.dim(0).offset + r;
-    for (int64_t t = 0; t < o.tokens; t++) {
-      auto draw = [&](int64_t at) {
-        return int32_t(Philox(99, uint64_t(step), uint64_t(row * 1000 + at))[0] % uint64_t(vocab));
-      };
-      tokens[r * o.tokens + t] = row < global_batch ? draw(t) : 0;
-      bool ignored = row >= global_batch || (row % 3 == 1 && t % 2 == 0);
-      targets[r * o.tokens + t] = ignored ? -100 : (draw(t) * 3 + 1) % int32_t(vocab);
-    }
-  }
-  if (on_cpu) return;
-  state.device().Copy(token_slot.data(), tokens, host_tokens.bytes());
-  state.device().Copy(target_slot.data(), targets, host_targets.bytes());
-  state.device().Synchronize();
-}
-
-// One rank of a run, between its steps.
-struct RankRun {
-  const Job& job;
-  TrainingStep training;
-  const StepOptions& options;
-  Runtime runtime;
-  State state;
-  std::unique_ptr<StepRunner> runner;
-  std::function<void()> before_update{};  // called before the part that writes the state is issued
-
-  RankRun(const Job& j, const Layout& layout, Context& context, DeviceMesh& mesh)
-      : job(j),
-        training(job.model, OptionsOf(job, layout)),
-        options(training.options()),
-        runtime(RuntimeOf(context, mesh, layout.device)),
-        state(options.model.mesh, mesh.coords(), runtime.memory()) {
-    training.AddEntries(state);
-    training.InitParameters(state, runtime);
-    runner = MakeRunner(layout.executor, state, training, runtime);
-  }
-  void Fill(int step, int micro) { FillSlots(state, options, job.global_batch, job.model.vocab, step, micro); }
-  StepMetrics Step(int step) { return Step(step, step); }
-  StepMetrics Step(int step, int update) {  // `step` selects data and random numbers, `update` the bias correction
-    state.SetScalar(entry::kLr, 1e-3);
-    state.SetScalar(entry::kStep, step);
-    state.SetScalar(entry::kUpdates, update);
-    return runner->Step([&](int j) {
-      Fill(step, j);
-      if (before_update && j + 1 == options.micro_steps) before_update();
-    });
-  }
-};
-
-struct RunResult {
-  std::vector<double> losses, norms, scales;  // `scales` only if the loss is scaled
-  double eval_sum = 0, eval_count = 0;
-  std::map<std::pair<int, std::string>, CallCount> counts;  // over all training steps, by axis and op
-};
-
-inline RunResult RunOnRank(const Job& job, const Layout& layout, Context& context, DeviceMesh& mesh) {
+RunResult RunOnRank(const Job& job, const Layout& layout, Context& context, DeviceMesh& mesh) {
   RankRun run(job, layout, context, mesh);
   RunResult result;
   mesh.ResetCounts();  // initialisation is not part of a step
@@ -215,12 +117,7 @@ inline RunResult RunOnRank(const Job& job, const Layout& layout, Context& contex
   return result;
 }
 
-inline auto CountTraining(const Job& job, const Layout& layout, Context& context, DeviceMesh& mesh) {
-  return RunOnRank(job, layout, context, mesh).counts;
-}
-
-// Runs fn on every rank of the layout's mesh.
-inline void OnMesh(const Layout& layout, const std::function<void(Context&, DeviceMesh&)>& fn) {
+void OnMesh(const Layout& layout, const std::function<void(Context&, DeviceMesh&)>& fn) {
   RunRanks(MeshOf(layout).num_ranks(), [&](Context& context, GroupFactory& groups) {
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
@@ -241,7 +138,7 @@ inline void OnMesh(const Layout& layout, const std::function<void(Context&, Devi
   });
 }
 
-inline RunResult Train(const Job& job, const Layout& layout) {
+RunResult Train(const Job& job, const Layout& layout) {
   RunResult result;
   OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
     RunResult mine = RunOnRank(job, layout, context, mesh);
@@ -250,8 +147,7 @@ inline RunResult Train(const Job& job, const Layout& layout) {
   return result;
 }
 
-// How far the losses of a mesh are from those of one rank: the largest difference, as a part of one rank's.
-inline double LossDistance(const RunResult& mesh, const RunResult& one) {
+double LossDistance(const RunResult& mesh, const RunResult& one) {
   WEFT_CHECK(mesh.losses.size() == one.losses.size(), "runs of different lengths");
   double largest = 0;
   for (size_t i = 0; i < one.losses.size(); i++) {
@@ -262,14 +158,11 @@ inline double LossDistance(const RunResult& mesh, const RunResult& one) {
   return largest;
 }
 
-// Sizes that no mesh here divides: a vocabulary of 37, 5 sequences, and a width of 30 with 5 heads, or 6 query heads
-// over 2 KV heads.
-inline constexpr const char* kFamilies[] = {"gpt2", "llama", "neox", "bert", "gemma2"};
-inline TransformerConfig TinyGpt2() {
+TransformerConfig TinyGpt2() {
   return FindFamily("gpt2")->configure(
       {.layers = 2, .heads = 5, .kv_heads = 5, .dim = 30, .ffn = 50, .vocab = 37, .context = 7, .dropout = 0.2});
 }
-inline TransformerConfig TinyLlama() {
+TransformerConfig TinyLlama() {
   return FindFamily("llama")->configure({.layers = 2,
                                          .heads = 6,
                                          .kv_heads = 2,
@@ -280,7 +173,7 @@ inline TransformerConfig TinyLlama() {
                                          .dropout = 0.1,
                                          .tie_embeddings = false});
 }
-inline TransformerConfig TinyNeox() {
+TransformerConfig TinyNeox() {
   return FindFamily("neox")->configure({.layers = 2,
                                         .heads = 5,
                                         .kv_heads = 5,
@@ -292,7 +185,7 @@ inline TransformerConfig TinyNeox() {
                                         .tie_embeddings = false,
                                         .own = {{"rotary_share", 0.7}}});  // 4 dims of 6
 }
-inline TransformerConfig TinyBert() {
+TransformerConfig TinyBert() {
   return FindFamily("bert")->configure({.layers = 2,
                                         .heads = 5,
                                         .kv_heads = 5,
@@ -303,8 +196,7 @@ inline TransformerConfig TinyBert() {
                                         .dropout = 0.2,
                                         .own = {{"transform", 1}}});
 }
-// The first of the two layers has the window.
-inline TransformerConfig TinyGemma2() {
+TransformerConfig TinyGemma2() {
   return FindFamily("gemma2")->configure(
       {.layers = 2,
        .heads = 6,
@@ -316,8 +208,7 @@ inline TransformerConfig TinyGemma2() {
        .dropout = 0.1,
        .own = {{"window", 3}, {"head_dim", 6}, {"query_scalar", 5}, {"attention_softcap", 2}, {"logit_softcap", 3}}});
 }
-// A source of 3 tokens and a target of 4; the decoder has one block more than the encoder.
-inline TransformerConfig TinyMarian() {
+TransformerConfig TinyMarian() {
   return FindFamily("marian")->configure({.layers = 2,
                                           .heads = 5,
                                           .kv_heads = 5,
@@ -328,14 +219,14 @@ inline TransformerConfig TinyMarian() {
                                           .dropout = 0.2,
                                           .own = {{"decoder_layers", 3}}});
 }
-inline TransformerConfig Tiny(std::string_view family) {
+TransformerConfig Tiny(std::string_view family) {
   if (family == "gpt2") return TinyGpt2();
   if (family == "llama") return TinyLlama();
   if (family == "gemma2") return TinyGemma2();
   if (family == "marian") return TinyMarian();
   if (family == "neox") return TinyNeox();
   if (family == "bert") return TinyBert();
-  Fail(fmt::format("the family {} has no tiny size; add a line to Tiny in tests/parallel/training.h", family));
+  Fail(fmt::format("the family {} has no tiny size; add a line to Tiny in tests/support/training.cc", family));
 }
 
 }  // namespace weft::testing_
