@@ -1,11 +1,21 @@
 // Whole runs on a device double: what the training loop saves, and how it resumes, equals the CPU's.
+#include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "double/group_double.h"
 #include "double/kernels_double.h"
 #include "share.h"
-#include "train/checkpoint_testing.h"
+#include "support/checkpoint_testing.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/train/checkpoint/folder.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/loop/trainer.h"
 
 namespace weft {
 namespace {

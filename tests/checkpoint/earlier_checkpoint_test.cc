@@ -1,8 +1,14 @@
 // A checkpoint from before its family had some of its keys stays the function that was trained.
-#include "train/infer_testing.h"
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/infer_testing.h"
+#include "weft/train/checkpoint/checkpoint.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/manifest.h"
 #include "weft/train/huggingface/hf_export.h"
+#include "weft/train/infer/generate.h"
 #include "weft/train/io/crc32c.h"
 
 namespace weft {

@@ -5,12 +5,17 @@
 
 #include <set>
 
-#include "train/infer_testing.h"
+#include "support/infer_testing.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ops/ops.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/parallel/nn/kv_cache.h"
 #include "weft/parallel/program/program.h"
+#include "weft/train/infer/loaded_model.h"
+#include "weft/train/infer/next_token.h"
+#include "weft/train/infer/source.h"
 
 namespace weft {
 namespace {

@@ -1,12 +1,19 @@
 // The cache of keys and values changes no logit: what NextToken reads of it equals what it would compute again, for all
 // families, on all meshes, in batches of texts of different lengths, and past the context.
+#include <fmt/format.h>
 #include <random>
 
 #include "share.h"
-#include "train/infer_testing.h"
+#include "support/infer_testing.h"
 #include "weft/core/compile/pipeline.h"
 #include "weft/core/ir/collective_row.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/parallel/nn/kv_cache.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/infer/generate.h"
+#include "weft/train/infer/loaded_model.h"
+#include "weft/train/infer/source.h"
 
 namespace weft {
 namespace {

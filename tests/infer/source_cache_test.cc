@@ -1,12 +1,20 @@
 // Texts of an encoder and a decoder, written token by token: the source is read once, and what is kept of it and of the
 // target changes no logit. On all meshes, in batches of sources and targets of different lengths.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "share.h"
-#include "train/infer_testing.h"
+#include "support/infer_testing.h"
 #include "weft/core/compile/pipeline.h"
 #include "weft/core/ir/collective_row.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/parallel/nn/kv_cache.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/infer/generate.h"
+#include "weft/train/infer/loaded_model.h"
+#include "weft/train/infer/source.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,14 @@
 // Models that are only read store their parameters in the types in which they are used. It changes no bit of what they
 // compute, because a program that casts the stored values rounds them in the same way.
-#include "train/infer_testing.h"
+#include <fmt/format.h>
+
+#include "support/infer_testing.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/infer/loaded_model.h"
+#include "weft/train/infer/next_token.h"
+#include "weft/train/infer/source.h"
 
 namespace weft {
 namespace {

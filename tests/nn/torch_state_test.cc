@@ -3,14 +3,16 @@
 // where each parameter lies in them, with PyTorch's values.
 #include "weft/train/huggingface/torch_state.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 #include <mutex>
 
 #include "dtensor/dtensor_testing.h"
 #include "error_of.h"
-#include "train/safetensors_testing.h"
+#include "support/safetensors_testing.h"
 #include "train/temp_folder.h"
 #include "weft/parallel/nn/layers/encoder_decoder.h"
 #include "weft/parallel/step/init.h"

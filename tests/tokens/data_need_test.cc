@@ -1,6 +1,7 @@
 // The memory of data: the estimate before the data is read agrees with what a data set then holds.
 #include "weft/train/data/data_need.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>

@@ -2,7 +2,10 @@
 // same on every mesh.
 #include "weft/train/data/pairs.h"
 
-#include "train/checkpoint_testing.h"
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "support/checkpoint_testing.h"
 #include "weft/train/data/data.h"
 
 namespace weft {

@@ -2,6 +2,7 @@
 // files are complete or not there at all.
 #include "weft/train/data/prepare.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>

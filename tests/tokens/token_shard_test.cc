@@ -2,9 +2,12 @@
 // error and never a crash.
 #include "weft/train/data/source/token_shard.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 
 #include "heap_counter.h"

@@ -2,11 +2,17 @@
 // takes no more says so.
 #include "weft/train/checkpoint/checkpoint.h"
 
+#include <fmt/format.h>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "share.h"
-#include "train/checkpoint_testing.h"
+#include "support/checkpoint_testing.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/folder_lock.h"
 #include "weft/train/checkpoint/safetensors.h"

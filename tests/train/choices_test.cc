@@ -1,11 +1,17 @@
 // Log-likelihoods of endings are those of the logits, on every mesh, and files of items are read as HellaSwag has them.
 #include "weft/train/infer/choices.h"
 
+#include <fmt/format.h>
 #include <random>
 
 #include "share.h"
-#include "train/infer_testing.h"
+#include "support/infer_testing.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/train/infer/choice_scores.h"
+#include "weft/train/infer/loaded_model.h"
+#include "weft/train/infer/next_token.h"
+#include "weft/train/infer/source.h"
 
 namespace weft {
 namespace {

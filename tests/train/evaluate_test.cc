@@ -1,6 +1,12 @@
 // weft eval's number is the trainer's: bit for bit on its mesh, to rounding on any other.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "share.h"
-#include "train/infer_testing.h"
+#include "support/infer_testing.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/train/infer/generate.h"
 
 namespace weft {
 namespace {

@@ -1,11 +1,20 @@
 // A trained model writes the same text on every mesh, by the logits that its trainer would have.
+#include <fmt/format.h>
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "share.h"
-#include "train/infer_testing.h"
-#include "train/safetensors_testing.h"
+#include "support/infer_testing.h"
+#include "support/safetensors_testing.h"
 #include "weft/core/host/utf8.h"
 #include "weft/core/ops/leaf.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/train/checkpoint/checkpoint.h"
+#include "weft/train/infer/generate.h"
+#include "weft/train/infer/loaded_model.h"
+#include "weft/train/infer/source.h"
 
 namespace weft {
 namespace {

@@ -1,12 +1,17 @@
 // Export: what transformers is to read holds the checkpoint's weights, whatever mesh saved it.
 #include "weft/train/huggingface/hf_export.h"
 
+#include <fmt/format.h>
 #include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <random>
 
-#include "train/checkpoint_testing.h"
-#include "train/safetensors_testing.h"
+#include "support/checkpoint_testing.h"
+#include "support/safetensors_testing.h"
+#include "weft/train/checkpoint/checkpoint.h"
 #include "weft/train/checkpoint/folder.h"
+#include "weft/train/config/model_of.h"
 #include "weft/train/huggingface/hf_names.h"
 #include "weft/train/huggingface/initial_weights.h"
 

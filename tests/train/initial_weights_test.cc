@@ -11,8 +11,8 @@
 #include <set>
 
 #include "parallel/testing.h"
+#include "support/safetensors_testing.h"
 #include "support/training.h"
-#include "train/safetensors_testing.h"
 #include "train/temp_folder.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/collectives.h"

@@ -2,6 +2,7 @@
 #include "weft/train/io/mapped_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -10,10 +11,12 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "fmt/ranges.h"
-#include "train/checkpoint_testing.h"
+#include "support/checkpoint_testing.h"
+#include "weft/train/checkpoint/checkpoint.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/whole.h"
 #include "weft/train/huggingface/hf_export.h"

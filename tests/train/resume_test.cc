@@ -1,10 +1,22 @@
 // A run that was stopped continues as if it had not been: bit for bit on its mesh, to rounding on any other.
+#include <fmt/format.h>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "error_of.h"
 #include "share.h"
-#include "train/checkpoint_testing.h"
+#include "support/checkpoint_testing.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/kernels/cpu/backend/register.h"
+#include "weft/train/checkpoint/checkpoint.h"
 #include "weft/train/checkpoint/folder.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/loop/trainer.h"
 
 namespace weft {
 namespace {

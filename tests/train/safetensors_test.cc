@@ -1,12 +1,14 @@
 // Safetensors: what was written is what is read; whatever happens to a file, the answer is an error that names it.
 #include "weft/train/checkpoint/safetensors.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "share.h"
-#include "train/safetensors_testing.h"
+#include "support/safetensors_testing.h"
 #include "train/temp_folder.h"
 #include "weft/core/base/rng.h"
 

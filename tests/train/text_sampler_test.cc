@@ -2,12 +2,21 @@
 // training does not notice.
 #include "weft/train/infer/text_sampler.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "train/infer_testing.h"
+#include "support/infer_testing.h"
 #include "weft/core/host/message.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/train/checkpoint/folder.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/infer/generate.h"
 #include "weft/train/infer/text_stream.h"
+#include "weft/train/loop/trainer.h"
 
 namespace weft {
 namespace {

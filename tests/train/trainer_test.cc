@@ -1,19 +1,22 @@
 // The loop as a whole, in process: what it writes, and when it stops.
 #include "weft/train/loop/trainer.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
 #include "parallel/limited_runtime.h"
+#include "support/safetensors_testing.h"
 #include "tokens/data_testing.h"
 #include "train/event_testing.h"
-#include "train/safetensors_testing.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"
 #include "weft/kernels/cpu/backend/register.h"

@@ -1,31 +1,20 @@
-// Safetensors files as a test wants them, and checkpoints in Hugging Face's layouts, written from their definition.
-#pragma once
-#include <algorithm>
-#include <functional>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
+#include "support/safetensors_testing.h"
 
-#include "fmt/format.h"
-#include "weft/core/base/tensor.h"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 namespace weft::testing_ {
 
-struct RawTensor {
-  std::string type;
-  std::vector<int64_t> shape;
-  std::string data;
-};
-using RawTensors = std::map<std::string, RawTensor>;
-
-// The header's length, the header, the data.
-inline std::string Framed(const std::string& header, const std::string& data) {
+std::string Framed(const std::string& header, const std::string& data) {
   uint64_t size = header.size();
   return std::string(reinterpret_cast<const char*>(&size), sizeof size) + header + data;
 }
 
-inline std::string Pack(const RawTensors& tensors, size_t padding = 0) {
+std::string Pack(const RawTensors& tensors, size_t padding) {
   nlohmann::json header = {{"__metadata__", {{"format", "pt"}}}};
   std::string data;
   for (const auto& [name, t] : tensors) {
@@ -36,49 +25,33 @@ inline std::string Pack(const RawTensors& tensors, size_t padding = 0) {
   return Framed(header.dump() + std::string(padding, ' '), data);
 }
 
-inline RawTensor Raw(const Tensor& t) {
+RawTensor Raw(const Tensor& t) {
   std::string type = Name(t.dtype());
   std::transform(type.begin(), type.end(), type.begin(), [](char c) { return char(std::toupper(c)); });
   return {type, {t.shape().begin(), t.shape().end()}, {static_cast<const char*>(t.data()), t.bytes()}};
 }
 
-using Parameters = std::map<std::string, Tensor>;  // global, by path
-
-// A tensor of `shape` [rows, columns] or [size], element by element.
-inline RawTensor Made(const Shape& shape, DType dtype, const std::function<double(int64_t, int64_t)>& at) {
+RawTensor Made(const Shape& shape, DType dtype, const std::function<double(int64_t, int64_t)>& at) {
   std::vector<double> values;
   int64_t columns = shape.size() == 1 ? 1 : shape[1];
   for (int64_t i = 0; i < NumElements(shape); i++) values.push_back(at(i / columns, i % columns));
   return Raw(Tensor::FromDoubles(values, dtype, shape));
 }
 
-// Element i of a parameter as if it were a matrix of so many columns.
-class Matrix {
- public:
-  Matrix(const Tensor& t, int64_t columns) : values_(t.ToDoubles()), columns_(columns) {}
-  double operator()(int64_t row, int64_t column) const { return values_[size_t(row * columns_ + column)]; }
-  int64_t rows() const { return int64_t(values_.size()) / columns_; }
-  int64_t columns() const { return columns_; }
-
- private:
-  std::vector<double> values_;
-  int64_t columns_;
-};
-inline RawTensor Plain(const Matrix& m, DType dtype) {
+RawTensor Plain(const Matrix& m, DType dtype) {
   return Made({m.rows(), m.columns()}, dtype, [&](int64_t r, int64_t c) { return m(r, c); });
 }
-inline RawTensor Transposed(const Matrix& m, DType dtype) {
+
+RawTensor Transposed(const Matrix& m, DType dtype) {
   return Made({m.columns(), m.rows()}, dtype, [&](int64_t r, int64_t c) { return m(c, r); });
 }
-inline RawTensor Vector(const Tensor& t, DType dtype) {
+
+RawTensor Vector(const Tensor& t, DType dtype) {
   Matrix m(t, 1);
   return Made({m.rows()}, dtype, [&](int64_t r, int64_t) { return m(r, 0); });
 }
 
-// As transformers' GPT2LMHeadModel stores it, which has as many key and value heads as query heads: ours are there once
-// for every query head of their group.
-inline RawTensors HfGpt2(const Parameters& p, int64_t layers, int64_t width, DType type,
-                         const std::string& prefix = "transformer.") {
+RawTensors HfGpt2(const Parameters& p, int64_t layers, int64_t width, DType type, const std::string& prefix) {
   RawTensors out{{prefix + "wte.weight", Plain({p.at("embed.weight"), width}, type)},
                  {prefix + "wpe.weight", Plain({p.at("positions"), width}, type)},
                  {prefix + "ln_f.weight", Vector(p.at("norm.weight"), type)},
@@ -121,10 +94,7 @@ inline RawTensors HfGpt2(const Parameters& p, int64_t layers, int64_t width, DTy
   return out;
 }
 
-// As transformers' GPTNeoXForCausalLM stores it: the rows of one matrix are q, k and v of the first head, then those of
-// the second and so on. Ours are there once for every query head of their group.
-inline RawTensors HfNeox(const Parameters& p, int64_t layers, int64_t width, DType type,
-                         const std::string& prefix = "gpt_neox.") {
+RawTensors HfNeox(const Parameters& p, int64_t layers, int64_t width, DType type, const std::string& prefix) {
   RawTensors out{{prefix + "embed_in.weight", Plain({p.at("embed.weight"), width}, type)},
                  {prefix + "final_layer_norm.weight", Vector(p.at("norm.weight"), type)},
                  {prefix + "final_layer_norm.bias", Vector(p.at("norm.bias"), type)}};
@@ -166,8 +136,7 @@ inline RawTensors HfNeox(const Parameters& p, int64_t layers, int64_t width, DTy
   return out;
 }
 
-// As transformers' BertForMaskedLM stores it; the bias of the head twice.
-inline RawTensors HfBert(const Parameters& p, int64_t layers, int64_t width, DType type) {
+RawTensors HfBert(const Parameters& p, int64_t layers, int64_t width, DType type) {
   RawTensors out;
   auto plain = [&](const char* ours, const char* theirs) { out[theirs] = Plain({p.at(ours), width}, type); };
   auto vector = [&](const std::string& ours, const std::string& theirs) { out[theirs] = Vector(p.at(ours), type); };
@@ -213,9 +182,7 @@ inline RawTensors HfBert(const Parameters& p, int64_t layers, int64_t width, DTy
   return out;
 }
 
-// As transformers' LlamaForCausalLM and MistralForCausalLM store it, and Gemma2ForCausalLM, which has more norms.
-inline RawTensors HfLlama(const Parameters& p, int64_t layers, int64_t width, DType type,
-                          const std::string& prefix = "model.") {
+RawTensors HfLlama(const Parameters& p, int64_t layers, int64_t width, DType type, const std::string& prefix) {
   RawTensors out{{prefix + "embed_tokens.weight", Plain({p.at("embed.weight"), width}, type)},
                  {prefix + "norm.weight", Vector(p.at("norm.weight"), type)}};
   if (p.contains("head.weight")) out["lm_head.weight"] = Plain({p.at("head.weight"), width}, type);
@@ -243,7 +210,7 @@ inline RawTensors HfLlama(const Parameters& p, int64_t layers, int64_t width, DT
   return out;
 }
 
-inline RawTensors HfLayout(const std::string& family, const Parameters& p, int64_t layers, int64_t width, DType type) {
+RawTensors HfLayout(const std::string& family, const Parameters& p, int64_t layers, int64_t width, DType type) {
   return family == "gpt2"   ? HfGpt2(p, layers, width, type)
          : family == "neox" ? HfNeox(p, layers, width, type)
          : family == "bert" ? HfBert(p, layers, width, type)
