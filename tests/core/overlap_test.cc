@@ -247,7 +247,7 @@ TEST(Overlap, KernelsOutlastTheEndOfACollective) {
   EXPECT_EQ(got, (std::vector<bool>{false, true, true, false, false}));
 }
 
-// What a device's libraries hear about the work of other streams, also after an error.
+// A device knows how many multiprocessors a collective takes only while a kernel that it overlaps is issued.
 TEST(Overlap, SaysHowManyMultiprocessorsCollectivesTake) {
   DeviceDouble device;
   Tensor cells = Tensor::Zeros(DType::kI64, {int64_t(kCells)}, device);

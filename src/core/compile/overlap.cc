@@ -94,23 +94,33 @@ class OverlapPlanner {
 
 bool Touch(const KernelCall& a, const KernelCall& b) { return Hits(a, b) || Hits(b, a); }
 
+std::vector<EntryTime> TimesOf(const OverlapPlan& plan, std::span<const double> times) {
+  double main = 0;  // the end of what the main stream has got so far
+  std::vector<double> lanes(size_t(plan.lanes));
+  std::vector<EntryTime> all;
+  for (const OverlapPlan::Entry& entry : plan.entries) {
+    double begin = main;
+    for (size_t other : entry.waits_for) begin = std::max(begin, all[other].end);
+    double& stream = entry.lane == OverlapPlan::kMain ? main : lanes[size_t(entry.lane)];
+    begin = std::max(begin, stream);
+    stream = begin + times[all.size()];
+    all.push_back({begin, stream});
+  }
+  return all;
+}
+
 void MarkOverlapped(OverlapPlan& plan, std::span<const double> times) {
   // A product on fewer multiprocessors takes longer. That pays only if a collective runs for longer than the
   // difference.
   constexpr double kShare = 0.25;
-  double now = 0, latest = 0;  // the ends of the main stream, and of all collectives issued so far
-  std::vector<double> free(size_t(plan.lanes)), end(plan.entries.size());
-  for (size_t i = 0; i < plan.entries.size(); i++) {
+  std::vector<EntryTime> when = TimesOf(plan, times);
+  double latest = 0;  // the end of all collectives issued so far
+  for (size_t i = 0; i < when.size(); i++) {
     OverlapPlan::Entry& entry = plan.entries[i];
-    double begin = now;
-    for (size_t other : entry.waits_for) begin = std::max(begin, end[other]);
-    if (entry.lane == OverlapPlan::kMain) {
-      entry.overlapped = latest - begin > kShare * times[i];
-      now = begin + times[i];
-    } else {
-      double& lane = free[size_t(entry.lane)];
-      latest = std::max(latest, end[i] = lane = std::max(begin, lane) + times[i]);
-    }
+    if (entry.lane == OverlapPlan::kMain)
+      entry.overlapped = latest - when[i].begin > kShare * times[i];
+    else
+      latest = std::max(latest, when[i].end);
   }
 }
 

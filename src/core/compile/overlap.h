@@ -40,6 +40,13 @@ struct OverlapPlan {
 // their order.
 OverlapPlan PlanOverlap(std::span<const int> lanes, absl::FunctionRef<bool(size_t, size_t)> touch);
 
+// When an entry runs.
+struct EntryTime {
+  double begin, end;
+};
+// Returns when each entry runs if entry i takes times[i]: those of the main stream one after the other, and those of a
+// lane as soon as the lane, what the main stream had got before, and what they wait for are done.
+std::vector<EntryTime> TimesOf(const OverlapPlan& plan, std::span<const double> times);
 // Sets `overlapped` of the main stream's entries. Entry i takes about `times[i]`, in any unit.
 void MarkOverlapped(OverlapPlan& plan, std::span<const double> times);
 

@@ -49,11 +49,11 @@ void PlannedCalls::MakeBatches(const Plan& plan, const Runtime& runtime) {
     const KernelRow& row = runtime.kernels().Row(node.op);
     if (Joins(plan, row, i)) {
       batches_.back().count++;
-      times_.back() += TimeOf(node, calls_[i]);
+      if (runtime.sm_margin > 0) times_.back() += TimeOf(node, calls_[i]);
       continue;
     }
     batches_.push_back({&row, i, 1, AxisOf(node)});
-    times_.push_back(TimeOf(node, calls_[i]));
+    if (runtime.sm_margin > 0) times_.push_back(TimeOf(node, calls_[i]));
     const std::optional<int64_t>& axis = batches_.back().axis;
     lane_of_.push_back(axis ? lane_of_axis.emplace(*axis, int(lane_of_axis.size())).first->second : OverlapPlan::kMain);
   }
@@ -77,7 +77,7 @@ OverlapPlan PlannedCalls::Overlap() const {
         if (Touch(a, b)) return true;
     return false;
   });
-  MarkOverlapped(plan, times_);
+  if (!times_.empty()) MarkOverlapped(plan, times_);
   return plan;
 }
 

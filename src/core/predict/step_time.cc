@@ -54,24 +54,17 @@ PlanWork WorkOf(const Plan& plan, const Runtime& runtime, const std::string& mem
 
 StepTime Simulate(const OverlapPlan& overlap, std::span<const BatchWork> batches, std::span<const double> ms) {
   StepTime time;
-  std::vector<double> end(batches.size()), free(size_t(overlap.lanes));
+  std::vector<EntryTime> when = TimesOf(overlap, ms);
   double now = 0;  // when the main stream has done its latest entry
   for (size_t i = 0; i < batches.size(); i++) {
-    const OverlapPlan::Entry& entry = overlap.entries[i];
     PartOf(batches[i].kind, time) += ms[i];
-    double begin = now;
-    for (size_t other : entry.waits_for) begin = std::max(begin, end[other]);
-    if (entry.lane == OverlapPlan::kMain) {
-      bool moves = batches[i].kind == WorkClass::kCollective;
-      time.exposed += begin - now + (moves ? ms[i] : 0);
-      end[i] = now = begin + ms[i];
-    } else {
-      double& lane = free[size_t(entry.lane)];
-      end[i] = lane = std::max(begin, lane) + ms[i];
-    }
+    if (overlap.entries[i].lane != OverlapPlan::kMain) continue;
+    bool moves = batches[i].kind == WorkClass::kCollective;
+    time.exposed += when[i].begin - now + (moves ? ms[i] : 0);
+    now = when[i].end;
   }
   time.total = now;
-  for (size_t i : overlap.last) time.total = std::max(time.total, end[i]);
+  for (size_t i : overlap.last) time.total = std::max(time.total, when[i].end);
   time.exposed += time.total - now;
   return time;
 }

@@ -29,9 +29,7 @@ struct PlanWork {
 // device and no memory.
 PlanWork WorkOf(const Plan& plan, const Runtime& runtime, const std::string& memory = "");
 
-// Returns the time of a run whose batch i takes ms[i], if its batches start as in `overlap`: those of the main stream
-// one after the other, and those of a lane as soon as the lane, what the main stream had got before, and what they wait
-// for are done.
+// Returns the time of a run whose batch i takes ms[i], if its batches start as in `overlap` (TimesOf in overlap.h).
 StepTime Simulate(const OverlapPlan& overlap, std::span<const BatchWork> batches, std::span<const double> ms);
 
 // Returns the time of a run of the plan. While a collective is hidden, kernels lose a part of its time

@@ -14,7 +14,7 @@
 
 namespace weft {
 
-// What a trainer uses of the job that it runs in. Each may be null, and must otherwise outlive the trainer.
+// The parts of a job that its trainer uses. A pointer may be null. What it points to must outlive the trainer.
 struct RunServices {
   StopGate* stop = nullptr;  // asked before each step and each batch of an evaluation; null: nothing stops the run
   RankActivity* activity = nullptr;  // receives descriptions of this rank's saves
