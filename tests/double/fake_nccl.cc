@@ -2,7 +2,7 @@
 // that are threads with device doubles. A stream is a DeviceDouble. When the stream reaches a call, a group of the host
 // runs it, without a timeout, as NCCL does. It also behaves like NCCL in these ways: a call returns before it is done,
 // the calls between GroupStart and GroupEnd are one call, and aborted calls end as if they were done. It notes what
-// breaks NCCL's rules for windows (fake_nccl_faults).
+// breaks NCCL's rules for windows and groups (fake_nccl_faults).
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -157,12 +157,30 @@ struct Grouped {
     int64_t bytes;
   };
   std::vector<Piece> sends, receives;
-  std::vector<std::function<void()>> calls;  // the collectives
+  std::vector<std::function<void(int64_t together)>> calls;  // the collectives; each takes how many there are
 };
 thread_local Grouped grouped;
 
 Result PostInWindows(Communicator* comm, Stream stream, Collective call, const MemoryWindow& in,
                      const MemoryWindow& out);
+
+// NCCL spreads the calls of a group over its channels, so ranks that put different calls into one group wait for each
+// other forever. Collective.
+void CheckGrouped(Shared& comm, int64_t together, uint64_t number) {
+  if (comm.aborted) return;
+  try {
+    if (!AllSame(Exchange(comm, together, number))) Blame("a group of other calls on other ranks");
+  } catch (const std::exception&) {
+    comm.aborted = true;
+  }
+}
+
+void Give(std::function<void(int64_t together)> call) {
+  if (grouped.depth > 0)
+    grouped.calls.push_back(std::move(call));
+  else
+    call(1);
+}
 
 // As NCCL chooses, the ranks of a communicator have to agree about this.
 bool HasSymmetricKernel(const Collective& call) {
@@ -185,15 +203,16 @@ Result Post(Communicator* comm, Stream stream, Collective call) {
   }
   if (call.in) call.in = device.Reached(call.in);
   if (call.out) call.out = device.Reached(call.out);
-  auto give = [&device, comm = comm->shared, call] {
-    device.Give([&device, comm, call] {
-      device.PostAlways([comm, call, number = comm->Number(call.op, call.peer)] { comm->Run(call, number); });
+  Give([&device, comm = comm->shared, call](int64_t together) {
+    device.Give([&device, comm, call, together] {
+      bool between = IsPointToPoint(call.op);
+      uint64_t check = between ? 0 : ++comm->calls, number = comm->Number(call.op, call.peer);
+      device.PostAlways([comm, call, together, check, number] {
+        if (check) CheckGrouped(*comm, together, check);
+        comm->Run(call, number);
+      });
     });
-  };
-  if (grouped.depth > 0)
-    grouped.calls.push_back(std::move(give));
-  else
-    give();
+  });
   return Result::kSuccess;
 }
 
@@ -204,11 +223,12 @@ Result PostInWindows(Communicator* comm, Stream stream, Collective call, const M
   int64_t offsets[2] = {static_cast<const char*>(call.in) - in.data, static_cast<char*>(call.out) - out.data};
   call.in = device.Reached(call.in);
   call.out = device.Reached(call.out);
-  auto give = [&device, call, in_at = offsets[0], out_at = offsets[1], comm = comm->shared] {
-    device.Give([&device, call, in_at, out_at, comm] {
+  Give([&device, call, in_at = offsets[0], out_at = offsets[1], comm = comm->shared](int64_t together) {
+    device.Give([&device, call, in_at, out_at, comm, together] {
       comm->under_way++;
-      uint64_t number = comm->calls += 3;
-      device.PostAlways([comm, call, in_at, out_at, number] {
+      uint64_t number = comm->calls += 4;
+      device.PostAlways([comm, call, in_at, out_at, number, together] {
+        CheckGrouped(*comm, together, number - 3);
         try {
           bool at_other_places =
               !comm->aborted && (!AllSame(Exchange(*comm, out_at, number - 2)) ||
@@ -225,11 +245,7 @@ Result PostInWindows(Communicator* comm, Stream stream, Collective call, const M
         (!comm->copies ? w.symmetric : call.op == Op::kAllGather ? w.gathers : w.exchanges)++;
       });
     });
-  };
-  if (grouped.depth > 0)
-    grouped.calls.push_back(std::move(give));
-  else
-    give();
+  });
   return Result::kSuccess;
 }
 
@@ -280,7 +296,8 @@ void RunGrouped(const Grouped& all, Shared& comm, uint64_t number) {
 }
 
 Result PostGrouped(Grouped all) {
-  for (const auto& call : std::exchange(all.calls, {})) call();
+  auto together = int64_t(all.calls.size());
+  for (const auto& call : std::exchange(all.calls, {})) call(together);
   if (!all.comm) return Result::kSuccess;
   auto& device = *static_cast<DeviceDouble*>(all.stream);
   for (auto* pieces : {&all.sends, &all.receives})

@@ -36,7 +36,7 @@ class FailingNccl {
   FailingNccl(const FailingNccl&) = delete;
   FailingNccl& operator=(const FailingNccl&) = delete;
 };
-// Returns what has broken NCCL's rules for windows since the last call, or "".
+// Returns what has broken NCCL's rules for windows and groups since the last call, or "".
 inline std::string FakeNcclFaults() {
   std::string faults;
   AskFakeNccl<void>("fake_nccl_faults", &faults);

@@ -13,6 +13,7 @@
 #include "support/training.h"
 #include "weft/core/compile/comm_plan.h"
 #include "weft/core/compile/pipeline.h"
+#include "weft/core/compile/planned_calls.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/passes/fuse.h"
@@ -22,6 +23,7 @@
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/group/plan_group.h"
 #include "weft/kernels/cpu/backend/register.h"
+#include "weft/kernels/cuda/plan/planned_rows.h"
 #include "weft/parallel/step/training_step.h"
 
 namespace weft {
@@ -29,14 +31,18 @@ namespace {
 
 using namespace testing_;
 
-// A device with the CPU's kernels whose collectives overlap with kernels.
+// A device with the CPU's kernels whose collectives overlap with kernels. With `planned` it has the kernels of a GPU,
+// which cannot run.
 class Streamed {
  public:
-  explicit Streamed(const Layout& layout, int rank = 0)
+  explicit Streamed(const Layout& layout, int rank = 0, bool planned = false)
       : context_(rank, MeshOf(layout).num_ranks()),
         mesh_(context_, groups_, MeshOf(layout), {DeviceKind::kCpu, DeviceKind::kCuda}) {
     for (DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
-      RegisterCpuKernels(context_.kernels(kind));
+      if (planned && kind == DeviceKind::kCuda)
+        cuda::AddPlannedRows(context_.kernels(kind));
+      else
+        RegisterCpuKernels(context_.kernels(kind));
       RegisterCollectives(context_.kernels(kind), kind);
     }
   }
@@ -156,6 +162,14 @@ TEST(Schedule, WeightsComeABlockEarlyAndGradientsLeaveAtOnce) {
   EXPECT_LT(scatter, earlier);
 }
 
+using Order = std::vector<std::pair<size_t, Op>>;
+Order OrderOf(const Plan& plan) {
+  Order order;
+  for (size_t i = 0; i < plan.steps.size(); i++)
+    if (IsCollective(plan.steps[i].node->op)) order.emplace_back(i, plan.steps[i].node->op);
+  return order;
+}
+
 // parallel.overlap decides, and auto means GPUs only.
 TEST(Schedule, MovesCollectivesOnlyIfTheyOverlap) {
   Layout layout{.dp = 4, .fsdp = Fsdp::kFull};
@@ -163,9 +177,9 @@ TEST(Schedule, MovesCollectivesOnlyIfTheyOverlap) {
   Streamed device(layout);
   TrainingStep step(job.model, OptionsOf(job, layout));
   auto order = [&](DeviceKind kind, OverlapMode overlap) {
-    return CommHash(step.Compile(device.runtime(kind, overlap)).step);
+    return OrderOf(step.Compile(device.runtime(kind, overlap)).step);
   };
-  uint64_t moved = order(DeviceKind::kCuda, OverlapMode::kAuto), kept = order(DeviceKind::kCpu, OverlapMode::kAuto);
+  Order moved = order(DeviceKind::kCuda, OverlapMode::kAuto), kept = order(DeviceKind::kCpu, OverlapMode::kAuto);
   EXPECT_NE(moved, kept);
   for (DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
     EXPECT_EQ(order(kind, OverlapMode::kAlways), moved) << Name(kind);
@@ -181,10 +195,45 @@ TEST(Schedule, IsTheSameOnAllRanks) {
     for (int rank = 0; rank < MeshOf(layout).num_ranks(); rank++) {
       Streamed device(layout, rank);
       TrainingStep step(job.model, OptionsOf(job, layout));
-      hashes.insert(CommHash(step.Compile(device.runtime(DeviceKind::kCuda)).step));
+      Runtime runtime = device.runtime(DeviceKind::kCuda);
+      hashes.insert(CommHash(step.Compile(runtime).step, runtime));
     }
     EXPECT_EQ(hashes.size(), 1u) << Describe(layout);
   }
+}
+
+// Returns how many groups of several collectives a plan has.
+int GroupsIn(const Plan& plan, const Runtime& runtime) {
+  PretendedAddresses addresses(plan);
+  PlannedCalls calls(plan, runtime, [&](const Place& place) { return addresses.At(place); });
+  return int(std::count_if(calls.batches().begin(), calls.batches().end(),
+                           [](const PlannedCalls::Batch& batch) { return batch.axis && batch.count > 1; }));
+}
+
+// NCCL spreads the calls of a group over its channels, so ranks with other groups would wait for each other forever.
+// Kernels of a rank without rows need smaller workspaces, so its arena is laid out in another way.
+TEST(Schedule, JoinsTheSameCollectivesOnAllRanks) {
+  std::vector<Layout> layouts = StreamLayouts();
+  for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull}) layouts.push_back({.dp = 4, .fsdp = fsdp});
+  int groups = 0;
+  for (const char* family : kFamilies)
+    for (Layout layout : test::ShareOf(layouts))
+      for (OverlapMode overlap :
+           {OverlapMode::kNever, OverlapMode::kAlways, OverlapMode::kFill, OverlapMode::kHalves}) {
+        layout.overlap = overlap;
+        Job job{.model = Tiny(family), .precision = kMixed};
+        TrainingStep step(job.model, OptionsOf(job, layout));
+        std::set<uint64_t> hashes;
+        for (int rank = 0; rank < MeshOf(layout).num_ranks(); rank++) {
+          Streamed device(layout, rank, /*planned=*/true);
+          Runtime runtime = device.runtime(DeviceKind::kCuda, overlap);
+          StepPlans plans = step.Compile(runtime);
+          hashes.insert(plans.CommHash(runtime));
+          groups += GroupsIn(plans.step, runtime);
+        }
+        EXPECT_EQ(hashes.size(), 1u) << family << " " << Describe(layout);
+      }
+  EXPECT_GT(groups, 1000);
 }
 
 // No step that may overlap with a collective writes to memory that the collective reads.

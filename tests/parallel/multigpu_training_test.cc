@@ -58,7 +58,10 @@ DeviceMesh& SharedMesh(const Layout& layout) {
   GpuWorld& world = TheGpuWorld();
   MeshShape shape = MeshOf(layout);
   std::unique_ptr<DeviceMesh>& mesh = (*meshes)[ToString(shape)];
-  if (!mesh) mesh = std::make_unique<DeviceMesh>(world.context, *world.groups, shape, world.groups->kinds());
+  if (!mesh) {
+    mesh = std::make_unique<DeviceMesh>(world.context, *world.groups, shape, world.groups->kinds());
+    mesh->set_timeout(std::chrono::seconds(20));  // a layout that hangs fails, and names the collective
+  }
   mesh->set_overlap(layout.overlap, layout.chunks);
   return *mesh;
 }

@@ -1,6 +1,7 @@
 #include "weft/core/compile/comm_plan.h"
 
 #include "weft/core/base/hash.h"
+#include "weft/core/compile/planned_calls.h"
 #include "weft/core/compile/runtime.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/wire.h"
@@ -64,12 +65,15 @@ uint64_t CommHash(const LocalProgram& program) {
   return hash.value();
 }
 
-uint64_t CommHash(const Plan& plan) {
+uint64_t CommHash(const Plan& plan, const Runtime& runtime) {
+  PretendedAddresses addresses(plan);
+  PlannedCalls calls(plan, runtime, [&](const Place& place) { return addresses.At(place); });
   StableHash hash;
-  for (size_t i = 0; i < plan.steps.size(); i++) {
-    if (!IsCollective(plan.steps[i].node->op)) continue;
-    hash.Mix(i);
-    Mix(*plan.steps[i].node, hash);
+  for (const PlannedCalls::Batch& batch : calls.batches()) {
+    if (!batch.axis) continue;
+    hash.Mix(batch.first);
+    hash.Mix(batch.count);
+    for (size_t i = 0; i < batch.count; i++) Mix(*plan.steps[batch.first + i].node, hash);
   }
   return hash.value();
 }

@@ -41,7 +41,8 @@ std::vector<CommLine> CommPlan(const LocalProgram& program, int times = 1);
 std::vector<CommLine> CommPlan(const Plan& plan, const MeshShape& mesh, int times = 1);
 // Returns a hash of the collectives in order. It must be equal on all ranks, or the job would hang.
 uint64_t CommHash(const LocalProgram& program);
-// Returns a hash of a compiled program's collectives and of their positions among its steps.
-uint64_t CommHash(const Plan& plan);
+// Returns a hash of a compiled program's collectives, of their positions among its steps, and of which are issued
+// together.
+uint64_t CommHash(const Plan& plan, const Runtime& runtime);
 
 }  // namespace weft

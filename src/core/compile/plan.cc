@@ -181,10 +181,12 @@ class Planner {
     for (const Var& in : node->inputs) step.in.push_back(ViewOf(IdOf(in)));
     lender_ = GoesOn(*node) ? node.get() : nullptr;
     PlanWorkspace(step);
+    holds_ = !lender_ && IsCollective(node->op) && MayJoin(runtime_.kernels().Row(node->op), step);
     plan_.steps.push_back(std::move(step));
     for (size_t k = 0; k < node->outputs.size(); k++) FreeIfDead(first_.at(node.get()) + int(k), i);
     FreeInputs(*node, i);
     lender_ = nullptr;
+    holds_ = false;
   }
 
   // Whether a step is a collective that runs at the same time as the steps after it.
@@ -257,7 +259,12 @@ class Planner {
     Value& value = values_[size_t(root)];
     if (value.place.kind != Place::kArena || value.last_use > i || freed_[root]) return;
     freed_[root] = true;
-    Release(value.place.offset, lender_);
+    // If the next collective could take this memory, it would depend on the rank's layout whether both join, and all
+    // ranks must join the same ones.
+    if (holds_)
+      held_.push_back({value.place.offset, nullptr});
+    else
+      Release(value.place.offset, lender_);
   }
 
   // An output may be the old value of an entry that the program writes. Then it is copied out before the stores.
@@ -310,7 +317,7 @@ class Planner {
     size_t block;
     const Node* lender;
   };
-  std::vector<Held> held_;  // workspaces of the latest steps that share one op
+  std::vector<Held> held_;  // workspaces of the latest steps that share one op, and what such collectives read last
   struct Lent {
     size_t block;
     int bucket, first_reader;
@@ -318,6 +325,7 @@ class Planner {
   std::vector<Lent> lent_;
   int bucket_ = 0;                // the latest bucket of collectives that run at the same time as later steps
   const Node* lender_ = nullptr;  // the collective being planned, if it runs at the same time as later steps
+  bool holds_ = false;            // a collective is being planned that may run in one call with the next ones
   size_t workspaces_ = 0;         // total bytes of held_
 };
 

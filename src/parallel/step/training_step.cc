@@ -16,9 +16,9 @@ const Plan& StepPlans::Largest() const {
   return accumulate && accumulate->arena_bytes > most->arena_bytes ? *accumulate : *most;
 }
 
-uint64_t StepPlans::CommHash() const {
-  uint64_t hash = weft::CommHash(step) ^ weft::CommHash(eval) * 17;
-  return accumulate ? hash ^ weft::CommHash(*accumulate) * 31 : hash;
+uint64_t StepPlans::CommHash(const Runtime& runtime) const {
+  uint64_t hash = weft::CommHash(step, runtime) ^ weft::CommHash(eval, runtime) * 17;
+  return accumulate ? hash ^ weft::CommHash(*accumulate, runtime) * 31 : hash;
 }
 
 ProgramOptions TrainingStep::OptionsOf(const char* name, RandomPhase phase) const {

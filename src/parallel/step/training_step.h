@@ -21,8 +21,8 @@ struct StepPlans {
   Plan step, eval;
   std::optional<Plan> accumulate;
 
-  const Plan& Largest() const;  // the plan that needs the largest arena
-  uint64_t CommHash() const;    // hash of the order in which they issue collectives
+  const Plan& Largest() const;                      // the plan that needs the largest arena
+  uint64_t CommHash(const Runtime& runtime) const;  // hash of the order and the groups in which they issue collectives
 };
 
 class TrainingStep {

@@ -92,10 +92,11 @@ absl::Status Trainer::CheckMemoryFor(const std::optional<StepPlans>& plans) {
 absl::StatusOr<std::optional<StepPlans>> Trainer::MakePlans() {
   std::optional<StepPlans> plans;
   if (ExecutorOf(config_) == ExecutorKind::kCompiled) plans = step_.Compile(runtime_);
-  // Otherwise plans keep the order that the constructor has checked.
-  if (plans && runtime_.Overlaps())
-    CheckSame(mesh_.World(), plans->CommHash(),
-              "would issue its collectives in another order than rank 0: do all ranks run the same build?");
+  // Otherwise plans keep the order that the constructor has checked, and join no collectives.
+  if (plans && (runtime_.Overlaps() || runtime_.device != DeviceKind::kCpu))
+    CheckSame(mesh_.World(), plans->CommHash(runtime_),
+              "would issue its collectives in another order or in other groups than rank 0: do all ranks run the same "
+              "build?");
   if (absl::Status s = CheckGather(step_.options(), plans ? &*plans : nullptr, runtime_.device); !s.ok())
     return absl::InvalidArgumentError(PlaceOf(config_, "parallel.gather") + std::string(s.message()));
   if (absl::Status s = CheckSymmetric(step_.options(), plans ? &*plans : nullptr, runtime_.device); !s.ok())
