@@ -12,12 +12,14 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kGuesses = 8;
-constexpr int kSamples = 5;                  // of which the median counts
+constexpr int kSamples = 5;                  // most samples, of which the median counts
+constexpr float kMostMilliseconds = 4;       // of the samples together: a long product needs fewer of them
 constexpr float kSampleMilliseconds = 0.2f;  // as many launches as take about this long
 constexpr int kMostLaunches = 20;
 // Candidates that take at most so many times as long as the best in a burst may be the fastest under load. Shorter
 // products are a small part of a step.
 constexpr float kClose = 1.15f, kLongMilliseconds = 0.05f;
+constexpr float kFar = 1.3f;  // a long candidate whose first launch takes so many times as long is not the fastest
 constexpr float kReplayMilliseconds = 1;  // so that the host issues replays faster than they run
 constexpr double kWorthTuning = 1 << 24;  // multiplications; below it a launch takes as long as the product
 constexpr size_t kWholeVector = 16;       // the library gains nothing from a larger alignment
@@ -36,6 +38,9 @@ cudaDataType_t TypeOf(DType dtype) {
       return CUDA_R_32F;
   }
 }
+
+// Returns an odd number of samples, for a sample of so many milliseconds.
+int SamplesOf(float sample_ms) { return std::clamp(int(kMostMilliseconds / sample_ms), 1, kSamples) | 1; }
 
 DType ResultType(const Product& p) { return p.wide ? AccumulateType(p.dtype) : p.dtype; }
 
@@ -244,19 +249,20 @@ cublasLtMatmulAlgo_t AlgorithmCache::FastestUnderLoad(Entry& entry, const std::v
 float AlgorithmCache::Time(Entry& entry, const Memory& memory, float best) {
   if (Launch(entry, memory) != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<float>::infinity();
   float once = Elapsed([&] { Check(Launch(entry, memory), "cublasLtMatmul"); });
-  if (once > 2 * best) return once;
-  return TimeRecorded(entry, memory, std::clamp(int(kSampleMilliseconds / once), 1, kMostLaunches));
+  if (once > (once < kSampleMilliseconds ? 2 : kFar) * best) return once;
+  return TimeRecorded(entry, memory, once);
 }
 
-// Returns the milliseconds per launch of `launches` in a recording. Some algorithms begin with a fill, after which a
-// kernel of a recording starts 5 us later. In a step that is a third of a product of 8192 x 768 x 768.
-float AlgorithmCache::TimeRecorded(Entry& entry, const Memory& memory, int launches) {
+// Returns the milliseconds per launch in a recording. `once` is about that time. Some algorithms begin with a fill,
+// after which a kernel of a recording starts 5 us later. In a step that is a third of a product of 8192 x 768 x 768.
+float AlgorithmCache::TimeRecorded(Entry& entry, const Memory& memory, float once) {
+  int launches = std::clamp(int(kSampleMilliseconds / once), 1, kMostLaunches);
   Recording recording = Record(entry, memory, launches);
   if (!recording) return std::numeric_limits<float>::infinity();
-  std::array<float, kSamples> samples;
+  std::vector<float> samples(size_t(SamplesOf(once * float(launches))));
   for (float& sample : samples) sample = Elapsed([&] { WEFT_CUDA(cudaGraphLaunch(recording.get(), stream_)); });
   std::sort(samples.begin(), samples.end());
-  return samples[kSamples / 2] / float(launches);
+  return samples[samples.size() / 2] / float(launches);
 }
 
 // Returns null if the algorithm fails.

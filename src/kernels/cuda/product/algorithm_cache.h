@@ -67,7 +67,7 @@ class AlgorithmCache {
   bool Recall(Entry& entry, const ProductKey& key, const Memory& memory);
   void Tune(Entry& entry, const Product& product, const ProductKey& key, const Guesses& guesses, Memory memory);
   float Time(Entry& entry, const Memory& memory, float best);
-  float TimeRecorded(Entry& entry, const Memory& memory, int launches);
+  float TimeRecorded(Entry& entry, const Memory& memory, float once);
   Recording Record(Entry& entry, const Memory& memory, int launches);
   float Elapsed(absl::FunctionRef<void()> issue);
   cublasLtMatmulAlgo_t Fastest(Entry& entry, const Guesses& guesses, const Memory& memory);
