@@ -13,7 +13,6 @@
 
 namespace weft::testing_ {
 
-// NCCL is opened first, because it sets variables that CUDA reads when it starts.
 struct GpuWorld {
   Bootstrap& bootstrap = test::TheBootstrap();
   Context context{bootstrap.rank(), bootstrap.world_size()};

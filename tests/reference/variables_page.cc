@@ -64,7 +64,6 @@ constexpr Variable kSetByWeft[] = {
     {"NCCL_GRAPH_MIXING_SUPPORT", "0: no other call is made while the graph of a step runs"},
     {"NCCL_GRAPH_REGISTER", "0: it helps only memory of `ncclMemAlloc`, which Weft registers itself"},
     {"NCCL_SYM_CTAS", "32: blocks of its symmetric kernels; with its own number they are up to 1.5 times as slow"},
-    {"CUDA_DEVICE_MAX_CONNECTIONS", "32: streams that wait for each other share no queue"},
     {"NCCL_SOCKET_IFNAME", "lo on one host: nothing listens except on the loopback"},
     {"NCCL_NET", "Socket on one host"},
     {"NCCL_IB_DISABLE", "1 on one host"},

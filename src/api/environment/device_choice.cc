@@ -20,7 +20,6 @@ struct Offer {
 
 Offer OfferOf(const Bootstrap& bootstrap) {
   Offer offer;
-  NcclLibrary::SetEnvironment(IsOneHost(bootstrap));  // CUDA reads it when it starts
   absl::StatusOr<std::vector<std::string>> gpus = CudaGpus();
   offer.fault = gpus.status();
   if (!offer.fault.ok()) return offer;

@@ -15,11 +15,10 @@ namespace {
 constexpr struct Setting {
   const char *name, *value;
 } kEnvironment[] = {
-    {"NCCL_NVLS_ENABLE", "0"},              // no NVLink multicast
-    {"NCCL_GRAPH_MIXING_SUPPORT", "0"},     // a step is one graph, and no eager call is made while one runs
-    {"NCCL_GRAPH_REGISTER", "0"},           // helps only memory from ncclMemAlloc
-    {"NCCL_SYM_CTAS", "32"},                // NCCL's model takes about 10, which are up to 1.5 times as slow
-    {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},  // lanes that wait for each other share no queue
+    {"NCCL_NVLS_ENABLE", "0"},           // no NVLink multicast
+    {"NCCL_GRAPH_MIXING_SUPPORT", "0"},  // a step is one graph, and no eager call is made while one runs
+    {"NCCL_GRAPH_REGISTER", "0"},        // helps only memory from ncclMemAlloc
+    {"NCCL_SYM_CTAS", "32"},             // NCCL's model takes about 10, which are up to 1.5 times as slow
 };
 constexpr Setting kOneHost[] = {
     {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_NET", "Socket"}, {"NCCL_IB_DISABLE", "1"}, {"NCCL_RAS_ENABLE", "0"}};
@@ -29,6 +28,12 @@ std::string NotFound(int ranks, const std::string& fault) {
       "{} ranks on GPUs talk through NCCL, which cannot be opened ({}); install NCCL {} or newer, or add the folder of "
       "libnccl.so.2 to LD_LIBRARY_PATH, or run on one GPU, or use device=cpu",
       ranks, fault, NcclVersionText(nccl::kOldest));
+}
+
+void SetEnvironment(bool one_host) {
+  for (const auto& [name, value] : kEnvironment) setenv(name, value, 0);
+  if (one_host)
+    for (const auto& [name, value] : kOneHost) setenv(name, value, 0);
 }
 
 }  // namespace
@@ -62,12 +67,6 @@ absl::Status NcclLibrary::HasWindows() const {
 #undef WEFT_MISSING
   if (!missing) return absl::OkStatus();
   return absl::UnimplementedError(fmt::format("NCCL {} has no {}", NcclVersionText(version_), missing));
-}
-
-void NcclLibrary::SetEnvironment(bool one_host) {
-  for (const auto& [name, value] : kEnvironment) setenv(name, value, 0);
-  if (one_host)
-    for (const auto& [name, value] : kOneHost) setenv(name, value, 0);
 }
 
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclLibrary::Open(int ranks, bool one_host,

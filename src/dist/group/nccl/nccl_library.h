@@ -10,11 +10,10 @@ namespace weft {
 
 class NcclLibrary : public nccl::Functions {
  public:
-  // Sets those environment variables of NCCL and CUDA that the user has not set (docs/reference/environment.md). Must
-  // be called before CUDA starts. With `one_host`, NCCL listens only on the loopback.
-  static void SetEnvironment(bool one_host);
-  // Sets the environment and opens `file`. `ranks` is for error messages. Returns kNotFound if the library or a
-  // dependency is missing. Returns kFailedPrecondition if it is too old or the environment requests NVLink multicast.
+  // Sets those environment variables of NCCL that the user has not set (docs/reference/environment.md), and opens
+  // `file`. With `one_host`, NCCL listens only on the loopback. `ranks` is for error messages. Returns kNotFound if the
+  // library or a dependency is missing. Returns kFailedPrecondition if it is too old or the environment requests NVLink
+  // multicast.
   static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Open(int ranks, bool one_host,
                                                                  const std::string& file = "libnccl.so.2");
 
