@@ -60,7 +60,7 @@ DeviceMesh& SharedMesh(const Layout& layout) {
   std::unique_ptr<DeviceMesh>& mesh = (*meshes)[ToString(shape)];
   if (!mesh) {
     mesh = std::make_unique<DeviceMesh>(world.context, *world.groups, shape, world.groups->kinds());
-    mesh->set_timeout(std::chrono::seconds(20));  // a layout that hangs fails, and names the collective
+    mesh->set_timeout(std::chrono::seconds(60));  // a layout that hangs fails, and names the collective
   }
   mesh->set_overlap(layout.overlap, layout.chunks);
   return *mesh;

@@ -92,8 +92,8 @@ absl::Status Trainer::CheckMemoryFor(const std::optional<StepPlans>& plans) {
 absl::StatusOr<std::optional<StepPlans>> Trainer::MakePlans() {
   std::optional<StepPlans> plans;
   if (ExecutorOf(config_) == ExecutorKind::kCompiled) plans = step_.Compile(runtime_);
-  // Otherwise plans keep the order that the constructor has checked, and join no collectives.
-  if (plans && (runtime_.Overlaps() || runtime_.device != DeviceKind::kCpu))
+  // Otherwise, on a CPU, plans keep the order that the constructor has checked, and join no collectives.
+  if (plans && mesh_.size() > 1 && (runtime_.Overlaps() || runtime_.device != DeviceKind::kCpu))
     CheckSame(mesh_.World(), plans->CommHash(runtime_),
               "would issue its collectives in another order or in other groups than rank 0: do all ranks run the same "
               "build?");

@@ -15,8 +15,8 @@
 #include "communicator.h"
 
 // The f64 elements that a rank keeps of each tensor, in the order of the gradients.
-constexpr size_t kCounts[] = {60,  300, 8, 8,   240, 12,  240, 12, 240, 12, 360, 8, 8,   8,  400, 13, 390, 8,
-                              8,   8,   240, 12, 240, 12, 240, 12, 360, 8,  8,   8, 400, 13, 390, 8,  8,   8};
+constexpr size_t kCounts[] = {60, 300, 8,   8,  240, 12, 240, 12, 240, 12, 360, 8, 8,   8,  400, 13, 390, 8,
+                              8,  8,   240, 12, 240, 12, 240, 12, 360, 8,  8,   8, 400, 13, 390, 8,  8,   8};
 constexpr size_t kSlot = 512;  // elements, at least the largest count
 
 struct Calls {
@@ -63,8 +63,8 @@ int main(int argc, char** argv) {
     Issue(calls, 0, first, world, comm, whole.data(), part.data(), stream);
     if (first < calls.count) Issue(calls, first, calls.count, world, comm, whole.data(), part.data(), stream);
     const bool ended = Ends(stream);
-    std::printf("{\"probe\":\"grouped\",\"rank\":%d,\"op\":\"%s\",\"calls\":%d,\"uneven\":%s,\"ended\":%s}\n", world.rank,
-                argv[1], calls.count, uneven ? "true" : "false", ended ? "true" : "false");
+    std::printf("{\"probe\":\"grouped\",\"rank\":%d,\"op\":\"%s\",\"calls\":%d,\"uneven\":%s,\"ended\":%s}\n",
+                world.rank, argv[1], calls.count, uneven ? "true" : "false", ended ? "true" : "false");
     std::fflush(stdout);
     if (!ended) _exit(3);
   });
