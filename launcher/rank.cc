@@ -230,8 +230,7 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   try {
     groups = MakeGroupFactory(bootstrap, *device == DeviceKind::kCuda ? context.get() : nullptr);
     mesh = std::make_unique<DeviceMesh>(*context, *groups, MeshOf(config), groups->kinds());
-    mesh->set_overlap(OverlapOf(config, *device, IsOneHost(bootstrap)), int(config.parallel.chunks),
-                      int(config.parallel.sm_margin));
+    mesh->set_overlap(OverlapOf(config, *device, IsOneHost(bootstrap)), int(config.parallel.chunks));
   } catch (const Error& e) {
     job.failures.CallFailed(e.what());  // the ranks connect here, so another rank may be the cause
   }

@@ -31,8 +31,7 @@ PlannedStep::PlannedStep(const Config& config) : context_(0, StepOptionsOf(confi
   Register(context_.kernels(device), device);
   options.kernels = &context_.kernels(device);
   mesh_.emplace(context_, groups_, options.model.mesh, std::vector<DeviceKind>{device});
-  mesh_->set_overlap(OverlapOf(config, device, /*one_host=*/true), int(config.parallel.chunks),
-                     int(config.parallel.sm_margin));
+  mesh_->set_overlap(OverlapOf(config, device, /*one_host=*/true), int(config.parallel.chunks));
   runtime_ = RuntimeOf(context_, *mesh_, device);
   options.model.regather = Regathers(config, options, runtime_, DeviceBytes(config));
   options.recompute.share = RecomputeShare(config, options, runtime_, [](int64_t need) { return need; });

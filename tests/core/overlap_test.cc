@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
-#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -206,61 +205,6 @@ TEST(Overlap, WaitsOnceAndOnlyWhereBytesMeet) {
   const std::vector<size_t> none, want[] = {none, none, none, none, {1}, none, none, none, {7}};
   for (size_t i = 0; i < program.size(); i++) EXPECT_EQ(WaitsOf(plan, i), want[i]) << "call " << i;
   EXPECT_TRUE(plan.last.empty());  // call 8 overwrites the cell that the last collective reads, so it has waited for it
-}
-
-// On one lane, a collective that takes long enough overlaps the kernels until the first wait for it. One that takes no
-// time overlaps none.
-TEST(Overlap, CollectivesThatLastOverlapKernels) {
-  std::mt19937_64 draw(5);
-  int overlapped = 0;
-  for (int round = 0; round < 200; round++) {
-    std::vector<Mix> program = Drawn(draw);
-    for (Mix& mix : program) mix.lane = std::min(mix.lane, 0);
-    DeviceDouble device;
-    OverlapPlan plan = PlanOf(program, Bound(program, Tensor::Zeros(DType::kI64, {int64_t(kCells)}, device)));
-    for (double long_time : {1e6, 0.0}) {
-      std::vector<double> times;
-      for (const Mix& mix : program) times.push_back(mix.lane == 0 ? long_time : 1);
-      MarkOverlapped(plan, times);
-      std::optional<size_t> last;  // the last collective so far, if nobody has waited for it
-      for (size_t i = 0; i < program.size(); i++) {
-        if (!plan.entries[i].waits_for.empty() && plan.entries[i].waits_for[0] == last) last.reset();
-        if (program[i].lane == 0) last = i;
-        bool want = program[i].lane != 0 && last && long_time > 0;
-        EXPECT_EQ(plan.entries[i].overlapped, want) << "round " << round << ", call " << i;
-        overlapped += want;
-      }
-    }
-  }
-  EXPECT_GT(overlapped, 200);
-}
-
-// A kernel that takes long is not slowed down for the end of a collective.
-TEST(Overlap, KernelsOutlastTheEndOfACollective) {
-  DeviceDouble device;
-  Tensor cells = Tensor::Zeros(DType::kI64, {int64_t(kCells)}, device);
-  const std::vector<Mix> program = {{{0}, 1, 0}, {{2}, 3}, {{3}, 4}, {{4}, 5}, {{1}, 2}};
-  OverlapPlan plan = PlanOf(program, Bound(program, cells));
-  MarkOverlapped(plan, std::vector<double>{10, 4, 4, 8, 4});  // 10, 6 and 2 of the collective are left
-  std::vector<bool> got;
-  for (const OverlapPlan::Entry& entry : plan.entries) got.push_back(entry.overlapped);
-  EXPECT_EQ(got, (std::vector<bool>{false, true, true, false, false}));
-}
-
-// A device knows how many multiprocessors a collective takes only while a kernel that it overlaps is issued.
-TEST(Overlap, SaysHowManyMultiprocessorsCollectivesTake) {
-  DeviceDouble device;
-  Tensor cells = Tensor::Zeros(DType::kI64, {int64_t(kCells)}, device);
-  const std::vector<Mix> program = {{{0}, 0}, {{0}, 1, 0}, {{2}, 3}, {{1}, 2}};
-  OverlapPlan plan = PlanOf(program, Bound(program, cells));
-  MarkOverlapped(plan, std::vector<double>(4, 1));
-  StreamOverlap overlap(device, plan, /*sms=*/24);
-  std::vector<int> taken;
-  overlap.Issue([&](size_t) { taken.push_back(device.taken_sms()); });
-  EXPECT_EQ(taken, (std::vector<int>{0, 0, 24, 0}));
-  auto fails = [&](size_t i) { WEFT_CHECK(i != 2, "a wrong call"); };
-  EXPECT_EQ(test::ErrorOf([&] { overlap.Issue(fails); }), "a wrong call");
-  EXPECT_EQ(device.taken_sms(), 0);
 }
 
 // A lane waits for another lane if their calls share a cell, unless the main stream has already waited. In that case

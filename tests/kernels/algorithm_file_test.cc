@@ -31,7 +31,7 @@ class AlgorithmFileTest : public testing::Test {
 
 ProductKey Key(int64_t m) {
   Product product{.dtype = DType::kBF16, .transpose_a = true, .m = m, .n = 2, .k = 3, .lda = 3, .ldb = 3, .ldd = m};
-  return KeyOf(product, 16, 8, 2, 1 << 20, 0);
+  return KeyOf(product, 16, 8, 2, 1 << 20);
 }
 AlgorithmWords Words(uint64_t seed) {
   AlgorithmWords words;

@@ -374,10 +374,8 @@ struct LargeProduct {
     std::uniform_real_distribution<> uniform(-1, 1);
     for (int64_t i = 0; i < a.count(); i++) a.Set(i, uniform(rng)), b.Set(i, uniform(rng));
   }
-  // Returns the result if other work takes so many multiprocessors.
-  Values Run(int taken_sms = 0) const {
+  Values Run() const {
     std::unique_ptr<Context> context = NewContext(1);
-    StreamsOf(context->device(DeviceKind::kCuda))->set_taken_sms(taken_sms);
     DeviceStorage storage(context->device(DeviceKind::kCuda));
     Box x = a, w = b, y(DType::kBF16, {kRows, kRows});
     Job job{{{"eq", "mk,kn->mn"}}, {&x, &w}, {&y}};
@@ -392,20 +390,6 @@ struct LargeProduct {
 void ExpectNear(const Values& got, const Values& want) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); i++) ASSERT_NEAR(got[i], want[i], std::abs(want[i]) / 128 + 1e-3) << i;
-}
-
-TEST(EinsumOnAGpu, IsTheSameProductOnFewerMultiprocessors) {
-  if (KindUnderTest() != DeviceKind::kCuda) GTEST_SKIP() << "needs a GPU: WEFT_TEST_DEVICE=cuda";
-  testing_::TempFolder cache;
-  ScopedEnvironment folder("XDG_CACHE_HOME", cache.Path().c_str()), timed("WEFT_TUNE", nullptr);
-  LargeProduct product;
-  Values whole = product.Run();
-  for (int taken : {1, 16, 32, 64, 1000}) {  // of more than there are, one is left
-    SCOPED_TRACE(taken);
-    Values first = product.Run(taken);
-    ExpectNear(first, whole);
-    EXPECT_EQ(product.Run(taken), first) << "with the algorithm in the file";
-  }
 }
 
 TEST(EinsumOnAGpu, IsTheSameProductIfItIsTimedUnderLoad) {

@@ -59,7 +59,7 @@ void Executable::BindOverlap() {
   StreamedDevice* device = StreamsOf(runtime_.memory());
   if (!planned_->has_collectives() || !runtime_.Overlaps() || (!device && runtime_.device != DeviceKind::kCpu)) return;
   if (device)
-    overlap_ = std::make_unique<StreamOverlap>(*device, planned_->Overlap(), runtime_.sm_margin);
+    overlap_ = std::make_unique<StreamOverlap>(*device, planned_->Overlap());
   else
     overlap_ = std::make_unique<HostOverlap>(planned_->Overlap());
 }

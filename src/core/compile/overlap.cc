@@ -109,21 +109,6 @@ std::vector<EntryTime> TimesOf(const OverlapPlan& plan, std::span<const double> 
   return all;
 }
 
-void MarkOverlapped(OverlapPlan& plan, std::span<const double> times) {
-  // A product on fewer multiprocessors takes longer. That pays only if a collective runs for longer than the
-  // difference.
-  constexpr double kShare = 0.25;
-  std::vector<EntryTime> when = TimesOf(plan, times);
-  double latest = 0;  // the end of all collectives issued so far
-  for (size_t i = 0; i < when.size(); i++) {
-    OverlapPlan::Entry& entry = plan.entries[i];
-    if (entry.lane == OverlapPlan::kMain)
-      entry.overlapped = latest - when[i].begin > kShare * times[i];
-    else
-      latest = std::max(latest, when[i].end);
-  }
-}
-
 OverlapPlan PlanOverlap(std::span<const int> lanes, absl::FunctionRef<bool(size_t, size_t)> touch) {
   return OverlapPlanner(lanes, touch).Run();
 }

@@ -30,7 +30,6 @@ struct OverlapPlan {
     int lane = kMain;
     // The last collective to wait for in each other lane. The earlier ones of that lane are then done too.
     absl::InlinedVector<size_t, 2> waits_for;
-    bool overlapped = false;  // a collective is expected to run during this entry, which is of the main stream
   };
   std::vector<Entry> entries;
   std::vector<size_t> last;  // per lane its last collective, if the main stream has not waited for it before the end
@@ -47,8 +46,6 @@ struct EntryTime {
 // Returns when each entry runs if entry i takes times[i]: those of the main stream one after the other, and those of a
 // lane as soon as the lane, what the main stream had got before, and what they wait for are done.
 std::vector<EntryTime> TimesOf(const OverlapPlan& plan, std::span<const double> times);
-// Sets `overlapped` of the main stream's entries. Entry i takes about `times[i]`, in any unit.
-void MarkOverlapped(OverlapPlan& plan, std::span<const double> times);
 
 class Overlap {
  public:

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "weft/core/compile/call_cost.h"
 #include "weft/core/ir/collective_row.h"
 
 namespace weft {
@@ -15,14 +14,6 @@ std::optional<int64_t> AxisOf(const Node& node) {
 
 // The pretended arena begins at one page, so that no place has address 0.
 constexpr uintptr_t kFirstAddress = 4096;
-
-// Returns about how long a call takes on an H100 with NVLink, in us. Only ratios matter.
-double TimeOf(const Node& node, const KernelCall& call) {
-  constexpr double kFlopsPerUs = 6.5e8, kBytesPerUs = 2.8e6, kLinkBytesPerUs = 4.5e5;
-  CallCost cost = CostOf(node, call);
-  if (IsCollective(node.op)) return double(cost.bytes) / kLinkBytesPerUs;
-  return std::max(cost.flops / kFlopsPerUs, double(cost.bytes) / kBytesPerUs);
-}
 
 }  // namespace
 
@@ -49,11 +40,9 @@ void PlannedCalls::MakeBatches(const Plan& plan, const Runtime& runtime) {
     const KernelRow& row = runtime.kernels().Row(node.op);
     if (Joins(plan, row, i)) {
       batches_.back().count++;
-      if (runtime.sm_margin > 0) times_.back() += TimeOf(node, calls_[i]);
       continue;
     }
     batches_.push_back({&row, i, 1, AxisOf(node)});
-    if (runtime.sm_margin > 0) times_.push_back(TimeOf(node, calls_[i]));
     const std::optional<int64_t>& axis = batches_.back().axis;
     lane_of_.push_back(axis ? lane_of_axis.emplace(*axis, int(lane_of_axis.size())).first->second : OverlapPlan::kMain);
   }
@@ -71,14 +60,12 @@ bool PlannedCalls::Joins(const Plan& plan, const KernelRow& row, size_t step) co
 }
 
 OverlapPlan PlannedCalls::Overlap() const {
-  OverlapPlan plan = PlanOverlap(lane_of_, [&](size_t i, size_t j) {
+  return PlanOverlap(lane_of_, [&](size_t i, size_t j) {
     for (const KernelCall& a : CallsOf(batches_[i]))
       for (const KernelCall& b : CallsOf(batches_[j]))
         if (Touch(a, b)) return true;
     return false;
   });
-  if (!times_.empty()) MarkOverlapped(plan, times_);
-  return plan;
 }
 
 PretendedAddresses::PretendedAddresses(const Plan& plan) {

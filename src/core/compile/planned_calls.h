@@ -34,8 +34,8 @@ class PlannedCalls {
   std::span<const KernelCall> CallsOf(const Batch& batch) const { return calls().subspan(batch.first, batch.count); }
   std::span<const Batch> batches() const { return batches_; }
   bool has_collectives() const { return lanes_ > 0; }
-  // Returns the lanes and waits of the batches, if collectives run while kernels do, and with Runtime::sm_margin
-  // which kernels collectives overlap. Each mesh axis has a lane, in the order in which the axes first occur.
+  // Returns the lanes and waits of the batches, if collectives run while kernels do. Each mesh axis has a lane, in the
+  // order in which the axes first occur.
   OverlapPlan Overlap() const;
 
  private:
@@ -48,8 +48,7 @@ class PlannedCalls {
   std::vector<Operands> operands_;  // the views that calls_ point to, in the same order
   std::vector<KernelCall> calls_;
   std::vector<Batch> batches_;
-  std::vector<int> lane_of_;   // per batch; OverlapPlan::kMain: none
-  std::vector<double> times_;  // per batch, about how many us it takes on a GPU; empty without Runtime::sm_margin
+  std::vector<int> lane_of_;  // per batch; OverlapPlan::kMain: none
   int lanes_ = 0;
 };
 

@@ -22,8 +22,7 @@ struct Runtime {
   Coords coords;  // of this rank
   DeviceKind device = DeviceKind::kCpu;
   OverlapMode overlap = OverlapMode::kAuto;
-  int chunks = 0;     // the number of chunks of OverlapMode::kChunks; 0: Chunk chooses it
-  int sm_margin = 0;  // the multiprocessors that a product leaves to a collective that overlaps it
+  int chunks = 0;  // the number of chunks of OverlapMode::kChunks; 0: Chunk chooses it
 
   bool Overlaps() const {
     return overlap == OverlapMode::kAuto ? device != DeviceKind::kCpu : overlap != OverlapMode::kNever;

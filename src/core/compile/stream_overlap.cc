@@ -2,12 +2,10 @@
 
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
-
 namespace weft {
 
-StreamOverlap::StreamOverlap(StreamedDevice& device, OverlapPlan plan, int sms)
-    : device_(device), plan_(std::move(plan)), sms_(sms), lanes_(size_t(plan_.lanes)), main_(device.NewEvent()) {
+StreamOverlap::StreamOverlap(StreamedDevice& device, OverlapPlan plan)
+    : device_(device), plan_(std::move(plan)), lanes_(size_t(plan_.lanes)), main_(device.NewEvent()) {
   for (Lane& lane : lanes_) lane.stream = device.NewStream();
   moved_.resize(plan_.entries.size());
   auto watch = [&](std::span<const size_t> collectives) {
@@ -44,8 +42,6 @@ void StreamOverlap::Issue(absl::FunctionRef<void(size_t)> issue) {
       continue;
     }
     WaitFor(entry.waits_for);
-    device_.set_taken_sms(entry.overlapped ? sms_ : 0);
-    absl::Cleanup none_taken = [this] { device_.set_taken_sms(0); };
     issue(i);
     for (Lane& lane : lanes_) lane.behind = true;
   }

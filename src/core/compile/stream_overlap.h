@@ -11,8 +11,7 @@ namespace weft {
 
 class StreamOverlap final : public Overlap {
  public:
-  // Sets StreamedDevice::taken_sms to `sms` for entries that a collective is expected to overlap.
-  StreamOverlap(StreamedDevice& device, OverlapPlan plan, int sms = 0);
+  StreamOverlap(StreamedDevice& device, OverlapPlan plan);
   void Issue(absl::FunctionRef<void(size_t)> issue) override;
 
  private:
@@ -25,7 +24,6 @@ class StreamOverlap final : public Overlap {
 
   StreamedDevice& device_;
   OverlapPlan plan_;
-  int sms_;
   std::vector<Lane> lanes_;
   std::unique_ptr<DeviceRuntime::Event> main_;                // the current end of the main stream
   std::vector<std::unique_ptr<DeviceRuntime::Event>> moved_;  // per entry, if some call waits for it

@@ -83,10 +83,6 @@ class StreamedDevice : public DeviceRuntime {
   void BeforeReplay(std::function<void()> fn);
   // With false, Record makes no recordings. Needed if work of the host comes between that of the device.
   void set_records(bool records) { records_ = records; }
-  // How many multiprocessors (SMs) the work of other streams is expected to take while the next work of the main stream
-  // runs. Libraries that plan for a number of SMs plan for the rest. At first 0.
-  void set_taken_sms(int count) { taken_sms_ = count; }
-  int taken_sms() const { return taken_sms_; }
   // Reports a failure that the device cannot notice, for example a rank that is missing in a collective. The first
   // error counts.
   void SetFailure(std::exception_ptr error);
@@ -108,7 +104,6 @@ class StreamedDevice : public DeviceRuntime {
   virtual Stream* Use(Stream* stream) = 0;
 
   bool records_ = true;
-  int taken_sms_ = 0;
   uint64_t recording_ = 0, recordings_ = 0;
   Calls before_replay_;  // those of the current recording
   int64_t outside_ = 0, most_outside_ = 0;

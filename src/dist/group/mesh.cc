@@ -241,7 +241,7 @@ Submesh SubmeshOf(const MeshShape& mesh, std::span<const std::string> axes, int 
 }
 
 Runtime RuntimeOf(const Context& context, DeviceMesh& mesh, DeviceKind device) {
-  return {&context, &mesh, mesh.shape(), mesh.coords(), device, mesh.overlap(), mesh.chunks(), mesh.sm_margin()};
+  return {&context, &mesh, mesh.shape(), mesh.coords(), device, mesh.overlap(), mesh.chunks()};
 }
 
 }  // namespace weft

@@ -73,16 +73,14 @@ class DeviceMesh final : public CollectiveContext {
   std::string FromFirstRank(absl::FunctionRef<std::string()> make) override;
 
   void set_timeout(std::chrono::milliseconds timeout);  // for all groups
-  // Whether programs that are compiled from now on overlap collectives and kernels, in how many chunks, and how many
-  // multiprocessors products leave to collectives (Runtime). Must be the same on all ranks.
-  void set_overlap(OverlapMode mode, int chunks = 0, int sm_margin = 0) {
+  // Whether programs that are compiled from now on overlap collectives and kernels, and in how many chunks
+  // (Runtime::chunks). Must be the same on all ranks.
+  void set_overlap(OverlapMode mode, int chunks = 0) {
     overlap_ = mode;
     chunks_ = chunks;
-    sm_margin_ = sm_margin;
   }
   OverlapMode overlap() const { return overlap_; }
   int chunks() const { return chunks_; }
-  int sm_margin() const { return sm_margin_; }
   void set_failure_handler(const ProcessGroup::FailureHandler& handler);
   void set_call_filter(const ProcessGroup::CallFilter& filter);
   void set_call_delay(std::chrono::microseconds most);
@@ -112,7 +110,6 @@ class DeviceMesh final : public CollectiveContext {
   Coords coords_;
   OverlapMode overlap_ = OverlapMode::kAuto;
   int chunks_ = 0;
-  int sm_margin_ = 0;
   std::shared_ptr<CallRecorder> recorder_;
   std::vector<std::array<std::unique_ptr<ProcessGroup>, kNumDeviceKinds>> groups_;  // per axis, then the whole mesh
 };

@@ -121,7 +121,6 @@ struct ParallelConfig {
   RegatherMode regather = RegatherMode::kAuto;
   OverlapMode overlap = OverlapMode::kAuto;
   int64_t chunks = 0;
-  int64_t sm_margin = 0;
   GatherMode gather = GatherMode::kKernels;
   bool symmetric_memory = false;
   CheckMode check = CheckMode::kNone;

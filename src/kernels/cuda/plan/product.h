@@ -24,11 +24,10 @@ struct Product {
   bool operator==(const Product&) const = default;
 };
 
-// Everything that determines the algorithm: the product, the alignment of A, B and D in bytes, the bytes of workspace,
-// and how many multiprocessors other work takes.
-using ProductKey = std::array<int64_t, 22>;
-inline ProductKey KeyOf(const Product& p, int64_t align_a, int64_t align_b, int64_t align_d, size_t workspace,
-                        int taken_sms) {
+// Everything that determines the algorithm: the product, the alignment of A, B and D in bytes, and the bytes of
+// workspace.
+using ProductKey = std::array<int64_t, 21>;
+inline ProductKey KeyOf(const Product& p, int64_t align_a, int64_t align_b, int64_t align_d, size_t workspace) {
   return {int64_t(p.dtype),
           p.wide,
           p.tf32,
@@ -49,8 +48,7 @@ inline ProductKey KeyOf(const Product& p, int64_t align_a, int64_t align_b, int6
           align_a,
           align_b,
           align_d,
-          int64_t(workspace),
-          taken_sms};
+          int64_t(workspace)};
 }
 
 }  // namespace weft::cuda

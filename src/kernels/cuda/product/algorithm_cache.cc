@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kGuesses = 8;
 constexpr int kSamples = 5;                  // most samples, of which the median counts
-constexpr float kMostMilliseconds = 4;       // of the samples together: a long product needs fewer of them
+constexpr float kMostMilliseconds = 4;       // of the samples together, about: a long product needs fewer of them
 constexpr float kSampleMilliseconds = 0.2f;  // as many launches as take about this long
 constexpr int kMostLaunches = 20;
 // Candidates that take at most so many times as long as the best in a burst may be the fastest under load. Shorter
@@ -39,7 +39,7 @@ cudaDataType_t TypeOf(DType dtype) {
   }
 }
 
-// Returns an odd number of samples, for a sample of so many milliseconds.
+// Returns how many samples to take if one takes so many milliseconds. The number is odd, as the median counts.
 int SamplesOf(float sample_ms) { return std::clamp(int(kMostMilliseconds / sample_ms), 1, kSamples) | 1; }
 
 DType ResultType(const Product& p) { return p.wide ? AccumulateType(p.dtype) : p.dtype; }
@@ -103,11 +103,10 @@ AlgorithmCache::~AlgorithmCache() {
 
 bool AlgorithmCache::Run(const Product& product, const Memory& memory) {
   if (product.batch > INT32_MAX) return false;
-  int taken = std::min(device_.taken_sms(), device_.multiprocessors() - 1);
-  ProductKey key = KeyOf(product, AlignmentOf(memory.a), AlignmentOf(memory.b), AlignmentOf(memory.d),
-                         memory.workspace_bytes, taken);
+  ProductKey key =
+      KeyOf(product, AlignmentOf(memory.a), AlignmentOf(memory.b), AlignmentOf(memory.d), memory.workspace_bytes);
   auto at = entries_.find(key);
-  if (at == entries_.end()) at = entries_.emplace(key, MakeEntry(product, taken)).first;
+  if (at == entries_.end()) at = entries_.emplace(key, MakeEntry(product)).first;
   Entry& entry = at->second;
   if (!entry.settled && !(entry.usable && Capturing())) Choose(entry, product, key, memory);
   if (!entry.usable) return false;
@@ -115,7 +114,7 @@ bool AlgorithmCache::Run(const Product& product, const Memory& memory) {
   return true;
 }
 
-AlgorithmCache::Entry AlgorithmCache::MakeEntry(const Product& p, int taken_sms) const {
+AlgorithmCache::Entry AlgorithmCache::MakeEntry(const Product& p) const {
   Entry entry{};
   entry.is_f64 = p.dtype == DType::kF64;
   entry.accumulate = p.accumulate;
@@ -129,8 +128,6 @@ AlgorithmCache::Entry AlgorithmCache::MakeEntry(const Product& p, int taken_sms)
   SetLayout(entry.b, p.dtype, b_rows, p.k + p.n - b_rows, p.ldb, p.batch, p.stride_b);
   SetLayout(entry.d, ResultType(p), p.m, p.n, p.ldd, p.batch, p.stride_d);
   if (p.bias) Set(&entry.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-  if (taken_sms)
-    Set(&entry.operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t(device_.multiprocessors() - taken_sms));
   return entry;
 }
 

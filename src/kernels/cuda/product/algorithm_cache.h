@@ -61,7 +61,7 @@ class AlgorithmCache {
   };
   using Recording = std::unique_ptr<CUgraphExec_st, DestroyRecording>;
 
-  Entry MakeEntry(const Product& product, int taken_sms) const;
+  Entry MakeEntry(const Product& product) const;
   void Choose(Entry& entry, const Product& product, const ProductKey& key, const Memory& memory);
   Guesses Ask(Entry& entry, const Memory& memory) const;
   bool Recall(Entry& entry, const ProductKey& key, const Memory& memory);

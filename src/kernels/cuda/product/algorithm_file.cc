@@ -23,7 +23,7 @@ std::optional<Numbers> Parsed(const std::string& text, std::ios_base& (*base)(st
 }  // namespace
 
 AlgorithmFile::AlgorithmFile(std::string path, const std::string& title)
-    : file_(std::move(path), "algorithms 2: " + title) {}
+    : file_(std::move(path), "algorithms 3: " + title) {}
 
 AlgorithmMap AlgorithmFile::Read() const {
   AlgorithmMap map;
