@@ -181,9 +181,10 @@ class Planner {
     for (const Var& in : node->inputs) step.in.push_back(ViewOf(IdOf(in)));
     lender_ = GoesOn(*node) ? node.get() : nullptr;
     PlanWorkspace(step);
-    holds_ = !lender_ && IsCollective(node->op) && MayJoin(runtime_.kernels().Row(node->op), step);
+    bool joins = MayJoin(runtime_.kernels().Row(node->op), step);
     plan_.steps.push_back(std::move(step));
     for (size_t k = 0; k < node->outputs.size(); k++) FreeIfDead(first_.at(node.get()) + int(k), i);
+    holds_ = !lender_ && IsCollective(node->op) && joins;
     FreeInputs(*node, i);
     lender_ = nullptr;
     holds_ = false;
@@ -325,8 +326,8 @@ class Planner {
   std::vector<Lent> lent_;
   int bucket_ = 0;                // the latest bucket of collectives that run at the same time as later steps
   const Node* lender_ = nullptr;  // the collective being planned, if it runs at the same time as later steps
-  bool holds_ = false;            // a collective is being planned that may run in one call with the next ones
-  size_t workspaces_ = 0;         // total bytes of held_
+  bool holds_ = false;            // the operands being freed are of a collective that may join the next ones
+  size_t workspaces_ = 0;         // total bytes of the workspaces in held_
 };
 
 }  // namespace
