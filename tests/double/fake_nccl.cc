@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "double/device_double.h"
@@ -164,15 +165,29 @@ thread_local Grouped grouped;
 Result PostInWindows(Communicator* comm, Stream stream, Collective call, const MemoryWindow& in,
                      const MemoryWindow& out);
 
+// How many calls were put together with a call. Kept from the first rank that makes the call until the last one does.
+struct Together {
+  std::mutex mutex;
+  struct Note {
+    int64_t calls = 0;
+    int ranks = 0;  // that have made the call
+  };
+  std::map<std::tuple<std::shared_ptr<LocalWorld>, std::string, std::vector<int>, uint64_t>, Note> notes;
+};
+Together& Groups() {
+  static Together groups;
+  return groups;
+}
+
 // NCCL spreads the calls of a group over its channels, so ranks that put different calls into one group wait for each
-// other forever. Collective.
-void CheckGrouped(Shared& comm, int64_t together, uint64_t number) {
-  if (comm.aborted) return;
-  try {
-    if (!AllSame(Exchange(comm, together, number))) Blame("a group of other calls on other ranks");
-  } catch (const std::exception&) {
-    comm.aborted = true;
-  }
+// other forever.
+void CheckGrouped(const Shared& comm, int64_t together, uint64_t number) {
+  std::lock_guard lock(Groups().mutex);
+  auto at = Groups().notes.try_emplace({comm.world, comm.group.name(), comm.group.ranks(), number}).first;
+  Together::Note& note = at->second;
+  if (note.ranks++ == 0) note.calls = together;
+  if (note.calls != together) Blame("a group of other calls on other ranks");
+  if (note.ranks == comm.group.size()) Groups().notes.erase(at);
 }
 
 void Give(std::function<void(int64_t together)> call) {
@@ -205,12 +220,9 @@ Result Post(Communicator* comm, Stream stream, Collective call) {
   if (call.out) call.out = device.Reached(call.out);
   Give([&device, comm = comm->shared, call](int64_t together) {
     device.Give([&device, comm, call, together] {
-      bool between = IsPointToPoint(call.op);
-      uint64_t check = between ? 0 : ++comm->calls, number = comm->Number(call.op, call.peer);
-      device.PostAlways([comm, call, together, check, number] {
-        if (check) CheckGrouped(*comm, together, check);
-        comm->Run(call, number);
-      });
+      uint64_t number = comm->Number(call.op, call.peer);
+      if (!IsPointToPoint(call.op)) CheckGrouped(*comm, together, number);
+      device.PostAlways([comm, call, number] { comm->Run(call, number); });
     });
   });
   return Result::kSuccess;
@@ -226,9 +238,9 @@ Result PostInWindows(Communicator* comm, Stream stream, Collective call, const M
   Give([&device, call, in_at = offsets[0], out_at = offsets[1], comm = comm->shared](int64_t together) {
     device.Give([&device, call, in_at, out_at, comm, together] {
       comm->under_way++;
-      uint64_t number = comm->calls += 4;
-      device.PostAlways([comm, call, in_at, out_at, number, together] {
-        CheckGrouped(*comm, together, number - 3);
+      uint64_t number = comm->calls += 3;
+      CheckGrouped(*comm, together, number);
+      device.PostAlways([comm, call, in_at, out_at, number] {
         try {
           bool at_other_places =
               !comm->aborted && (!AllSame(Exchange(*comm, out_at, number - 2)) ||
