@@ -26,7 +26,7 @@ start() {
   local case=$dir/$1 fault=""
   [[ $5 != collective:* ]] || fault=$5
   mkdir "$case"
-  ODD=$4 CASE=$case WEFT_FAULT=$fault timeout --kill-after=5 90 mpirun -np $(($2 * $3)) "$dir/rank.sh" "${config[@]}" \
+  TMPDIR=$case ODD=$4 CASE=$case WEFT_FAULT=$fault timeout --kill-after=5 90 mpirun -np $(($2 * $3)) "$dir/rank.sh" "${config[@]}" \
     "mesh.dp=$2" "mesh.tp=$3" > "$case/out" 2>&1 < /dev/null &
   case_of[$!]=$1
   row_of[$1]=$*

@@ -12,6 +12,8 @@ root=$PWD
 source launcher/environment.sh
 unset OPENBLAS_CORETYPE  # a value of the host's may add a note to what is printed
 dir=$(mktemp -d)
+# Two mpirun at a time fail if one removes the folder of sessions, which is shared below /tmp, as the other makes it.
+export TMPDIR=$dir
 trap 'jobs -p | xargs -r kill 2> /dev/null || true; rm -rf "$dir"' EXIT
 
 # fail TEXT: with the exit code and the output of the last command.
