@@ -72,6 +72,7 @@ TEST_F(DeviceCheckpoint, ASaveIsOfItsStepWhateverFollows) {
 // and the loss is that of one rank of the CPU except for the rounding of f64 sums.
 TEST_F(DeviceCheckpoint, AnyMeshLoadsAnyMeshs) {
   std::vector<Layout> layouts = testing_::StreamLayouts();
+  layouts.insert(layouts.begin() + 1, {.tp = 4, .sequence_parallel = true});  // the last rank has none of the 6 heads
   for (size_t from : {size_t(0), layouts.size() - 1}) {
     std::string folder = folder_.Path(testing_::Describe(layouts[from]));
     OnDevice(layouts[from], [&](const Layout& l, Context& context, DeviceMesh& mesh) {
@@ -173,7 +174,7 @@ TEST_F(DeviceCheckpoint, OnlyTheUpdateWaitsForTheCopies) {
     ASSERT_TRUE(checkpoint.ok() && checkpoint->Verify().ok());
     for (const auto& [name, e] : loaded.entries()) std::memset(e.local.data(), 0x55, e.local.bytes());
     EXPECT_EQ(checkpoint->Load(loaded), absl::OkStatus());
-    EXPECT_EQ(test::BytesOf(loaded), test::BytesOf(before));
+    EXPECT_EQ(test::Differing(test::BytesOf(loaded), test::BytesOf(before)), test::kNone);
   });
 }
 
