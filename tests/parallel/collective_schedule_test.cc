@@ -10,52 +10,20 @@
 #include <set>
 
 #include "share.h"
+#include "support/streamed.h"
 #include "support/training.h"
 #include "weft/core/compile/comm_plan.h"
 #include "weft/core/compile/pipeline.h"
-#include "weft/core/compile/planned_calls.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/passes/fuse.h"
 #include "weft/core/passes/schedule.h"
-#include "weft/core/runtime/context.h"
-#include "weft/dist/group/collectives.h"
-#include "weft/dist/group/mesh.h"
-#include "weft/dist/group/plan_group.h"
-#include "weft/kernels/cpu/backend/register.h"
-#include "weft/kernels/cuda/plan/planned_rows.h"
 #include "weft/parallel/step/training_step.h"
 
 namespace weft {
 namespace {
 
 using namespace testing_;
-
-// A device with the CPU's kernels whose collectives overlap with kernels. With `planned` it has the kernels of a GPU,
-// which cannot run.
-class Streamed {
- public:
-  explicit Streamed(const Layout& layout, int rank = 0, bool planned = false)
-      : context_(rank, MeshOf(layout).num_ranks()),
-        mesh_(context_, groups_, MeshOf(layout), {DeviceKind::kCpu, DeviceKind::kCuda}) {
-    for (DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
-      if (planned && kind == DeviceKind::kCuda)
-        cuda::AddPlannedRows(context_.kernels(kind));
-      else
-        RegisterCpuKernels(context_.kernels(kind));
-      RegisterCollectives(context_.kernels(kind), kind);
-    }
-  }
-  Runtime runtime(DeviceKind kind, OverlapMode overlap = OverlapMode::kAuto) {
-    mesh_.set_overlap(overlap);
-    return RuntimeOf(context_, mesh_, kind);
-  }
-
- private:
-  Context context_;
-  PlanGroupFactory groups_;
-  DeviceMesh mesh_;
-};
 
 // The gathers of both passes read a cast of each weight.
 constexpr Precision kMixed{DType::kBF16, DType::kF32, DType::kF32};
@@ -185,14 +153,6 @@ TEST(Schedule, MovesCollectivesOnlyIfTheyOverlap) {
     EXPECT_EQ(order(kind, OverlapMode::kAlways), moved) << Name(kind);
     EXPECT_EQ(order(kind, OverlapMode::kNever), kept) << Name(kind);
   }
-}
-
-// Returns how many groups of several collectives a plan has.
-int GroupsIn(const Plan& plan, const Runtime& runtime) {
-  PretendedAddresses addresses(plan);
-  PlannedCalls calls(plan, runtime, [&](const Place& place) { return addresses.At(place); });
-  return int(std::count_if(calls.batches().begin(), calls.batches().end(),
-                           [](const PlannedCalls::Batch& batch) { return batch.axis && batch.count > 1; }));
 }
 
 // Ranks with another order would wait for each other forever. So would ranks with other groups, because NCCL spreads

@@ -65,6 +65,8 @@ uint64_t CommHash(const LocalProgram& program) {
   return hash.value();
 }
 
+bool ArrangesCollectives(const Runtime& runtime) { return runtime.Overlaps() || runtime.device != DeviceKind::kCpu; }
+
 uint64_t CommHash(const Plan& plan, const Runtime& runtime) {
   PretendedAddresses addresses(plan);
   PlannedCalls calls(plan, runtime, [&](const Place& place) { return addresses.At(place); });

@@ -44,5 +44,7 @@ uint64_t CommHash(const LocalProgram& program);
 // Returns a hash of a compiled program's collectives, of their positions among its steps, and of which are issued
 // together.
 uint64_t CommHash(const Plan& plan, const Runtime& runtime);
+// Whether plans for this runtime may move or join collectives. Otherwise they have the order of the program.
+bool ArrangesCollectives(const Runtime& runtime);
 
 }  // namespace weft

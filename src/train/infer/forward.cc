@@ -72,6 +72,8 @@ MemoryNeed Forward::Need() const { return MemoryNeedOf(Entries(), mesh_, Largest
 uint64_t Forward::Hash() const {
   uint64_t hash = 0;
   for (const auto& program : traced_) hash = hash * 31 + CommHash(program->local());
+  if (mesh_.num_ranks() == 1 || !ArrangesCollectives(runtime_)) return hash;
+  for (const Plan& plan : plans_) hash = hash * 31 + CommHash(plan, runtime_);
   return hash;
 }
 

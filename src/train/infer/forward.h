@@ -36,7 +36,9 @@ class Forward {
   std::vector<EntryInfo> Entries() const;
   // Returns the need of these entries and of the arena that the programs share. Call it before Bind.
   MemoryNeed Need() const;
-  uint64_t Hash() const;    // of the collectives; must be equal on all ranks
+  // Returns a hash of the collectives, their order and their groups, which must be equal on all ranks. Call it before
+  // Bind.
+  uint64_t Hash() const;
   void Bind(State& state);  // `state` must outlive this, and have all entries that the programs name
   // Runs a program, and returns its outputs in the order of the trace, whole and on the host. They are valid until the
   // next run of the program. Outputs below `first` are not copied to the host. All ranks must call it.

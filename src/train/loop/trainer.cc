@@ -5,6 +5,7 @@
 #include <ctime>
 #include <utility>
 
+#include "weft/core/compile/comm_plan.h"
 #include "weft/dist/group/consensus.h"
 #include "weft/dist/group/nccl/nccl_memory.h"
 #include "weft/parallel/step/arena_windows.h"
@@ -92,8 +93,7 @@ absl::Status Trainer::CheckMemoryFor(const std::optional<StepPlans>& plans) {
 absl::StatusOr<std::optional<StepPlans>> Trainer::MakePlans() {
   std::optional<StepPlans> plans;
   if (ExecutorOf(config_) == ExecutorKind::kCompiled) plans = step_.Compile(runtime_);
-  // Otherwise, on a CPU, plans keep the order that the constructor has checked, and join no collectives.
-  if (plans && mesh_.size() > 1 && (runtime_.Overlaps() || runtime_.device != DeviceKind::kCpu))
+  if (plans && mesh_.size() > 1 && ArrangesCollectives(runtime_))
     CheckSame(mesh_.World(), plans->CommHash(runtime_),
               "would issue its collectives in another order or in other groups than rank 0: do all ranks run the same "
               "build?");
