@@ -18,10 +18,28 @@ source launcher/environment.sh
 source tests/bundle.sh
 open_bundle "$archive"
 failed=0
+# expect_in_logs RANKS: NCCL says in its log that it uses copy engines and symmetric kernels, and would say if it used multicast.
+expect_in_logs() {
+  local file call
+  for file in "$folder/nccl.$1".*; do
+    grep -q 'Init CE' "$file" && ! grep -Eqi 'multicast|[1-9][0-9]* nvls channels' "$file" && continue
+    echo "FAILED copies.$1: expected NCCL to use copy engines and no multicast; its log:"
+    grep -Ei 'Init CE|multicast|nvls|symmetric' "$file" | head -20
+    failed=1
+  done
+  for call in AllGather AllReduce ReduceScatter; do
+    grep -q "$call \[Symmetric\]" "$folder/nccl.$1".* && continue
+    echo "FAILED symmetric.$1: expected NCCL to make $call by a symmetric kernel"
+    failed=1
+  done
+}
+
 for ranks; do
   for test in "$folder"/weft/bin/multigpu_*_test; do
-    name=$(basename "$test").$ranks begin=$SECONDS
-    if timeout 400 mpirun -np "$ranks" --bind-to none "$test" --gtest_brief=1 > "$folder/log" 2>&1; then
+    name=$(basename "$test").$ranks begin=$SECONDS logs=()
+    [[ $test != */multigpu_training_test ]] ||
+      logs=(NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NVLS,ALLOC,TUNING "NCCL_DEBUG_FILE=$folder/nccl.$ranks.%p")
+    if env "${logs[@]}" timeout 400 mpirun -np "$ranks" --bind-to none "$test" --gtest_brief=1 > "$folder/log" 2>&1; then
       echo "passed $name ($((SECONDS - begin)) s): $(tail -1 "$folder/log")"
     else
       echo "FAILED $name ($((SECONDS - begin)) s)"
@@ -29,36 +47,9 @@ for ranks; do
       failed=1
     fi
     grep '^shown: ' "$folder/log"
+    [ ${#logs[@]} -eq 0 ] || expect_in_logs "$ranks"
     [ -z "${OUT:-}" ] || cp "$folder/log" "$OUT/$name.log"
   done
-  # NCCL says in its log that it uses copy engines, and would say if it used multicast.
-  logs=(NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NVLS,ALLOC "NCCL_DEBUG_FILE=$folder/nccl.$ranks.%p")
-  if env "${logs[@]}" timeout 200 mpirun -np "$ranks" --bind-to none "$folder/weft/bin/multigpu_training_test" \
-    --gtest_brief=1 --gtest_filter='MultiGpuCopies.*' > "$folder/log" 2>&1; then
-    for file in "$folder/nccl.$ranks".*; do
-      grep -q 'Init CE' "$file" && ! grep -Eqi 'multicast|[1-9][0-9]* nvls channels' "$file" && continue
-      echo "FAILED copies.$ranks: expected NCCL to use copy engines and no multicast; its log:"
-      grep -Ei 'Init CE|multicast|nvls|symmetric' "$file" | head -20
-      failed=1
-    done
-  else
-    echo "FAILED copies.$ranks"
-    tail -"${WEFT_LINES:-40}" "$folder/log"
-    failed=1
-  fi
-  logs=(NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING "NCCL_DEBUG_FILE=$folder/symmetric.$ranks.%p")
-  if env "${logs[@]}" timeout 200 mpirun -np "$ranks" --bind-to none "$folder/weft/bin/multigpu_training_test" \
-    --gtest_brief=1 --gtest_filter='MultiGpuSymmetric.*' > "$folder/log" 2>&1; then
-    for call in AllGather AllReduce ReduceScatter; do
-      grep -q "$call \[Symmetric\]" "$folder/symmetric.$ranks".* && continue
-      echo "FAILED symmetric.$ranks: expected NCCL to make $call by a symmetric kernel"
-      failed=1
-    done
-  else
-    echo "FAILED symmetric.$ranks"
-    tail -"${WEFT_LINES:-40}" "$folder/log"
-    failed=1
-  fi
   for memory in symmetric copied; do
     words=(device=cuda "mesh.dp=$ranks" axis=dp "memory=$memory" op=all_reduce,all_gather,reduce_scatter,all_to_all)
     if timeout 100 mpirun -np "$ranks" --bind-to none "$folder/weft/bin/weft" bench collective "${words[@]}" bytes=1K,4M \
