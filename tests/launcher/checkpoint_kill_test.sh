@@ -40,7 +40,8 @@ mpirun_hung() { [ -e "$dir/hung" ] || grep -q 'PMIX ERROR: UNREACHABLE' "$dir/ou
 losses() { sed -nE 's/^\{"event":"step","step":([0-9]+),"loss":([^,]+),.*/\1 \2/p' "$1" | awk '{ l[$1] = $2 } END { for (s in l) print s, l[s] }' | sort -n; }
 newest() { find "$dir/c" -maxdepth 1 -name 'step-*' -printf '%f\n' 2> /dev/null | sort | tail -n 1; }
 
-config=(configs/gpt2-tiny.yaml data.train=README.md data.val=0 model.layers=1 schedule.name=constant
+cp README.md "$dir/text"  # which may be edited meanwhile
+config=(configs/gpt2-tiny.yaml "data.train=$dir/text" data.val=0 model.layers=1 schedule.name=constant
   schedule.warmup_steps=0 mesh.dp=2 parallel.fsdp=full checkpoint.every=1 checkpoint.keep=2 checkpoint.resume=auto)
 points=(mkdir create write fsync rename fsync_dir remove)
 RANDOM=${WEFT_TEST_SEED:-1}
