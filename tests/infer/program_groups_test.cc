@@ -5,7 +5,6 @@
 #include <set>
 #include <string_view>
 
-#include "share.h"
 #include "support/streamed.h"
 #include "support/training.h"
 #include "weft/core/compile/comm_plan.h"
@@ -26,7 +25,7 @@ TEST(ProgramGroups, AreTheSameOnAllRanks) {
   layouts.push_back({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull});
   int groups = 0, other_orders = 0;
   for (const char* family : kFamilies)
-    for (const Layout& layout : test::ShareOf(layouts)) {
+    for (const Layout& layout : layouts) {
       std::set<uint64_t> of_layout;
       for (OverlapMode overlap : {OverlapMode::kNever, OverlapMode::kAlways}) {
         Job job{.model = Tiny(family), .global_batch = 2};
