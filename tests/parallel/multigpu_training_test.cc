@@ -104,8 +104,8 @@ TEST_P(MultiGpu, LossesAreOneRanksOfTheCpu) {
   }
 }
 
-// The calls and bytes of each axis and op. Between the all-reduces of two chunks one device may run a kernel where the
-// other runs none, and only those without one join to one call. So with chunks only the bytes are compared.
+// The calls and bytes of each axis and op. Other ops have kernels on a GPU than on the CPU, so its program may cut an
+// all-reduce into chunks that the CPU's leaves whole. So with chunks only the bytes are compared.
 std::map<std::string, std::pair<int64_t, int64_t>> CountsOf(const RunResult& result, const Layout& layout) {
   std::map<std::string, std::pair<int64_t, int64_t>> counts;
   for (const auto& [what, count] : result.counts)
