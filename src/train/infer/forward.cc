@@ -70,6 +70,7 @@ const Plan* Forward::LargestPlan() const {
 MemoryNeed Forward::Need() const { return MemoryNeedOf(Entries(), mesh_, LargestPlan()); }
 
 uint64_t Forward::Hash() const {
+  WEFT_CHECK(functions_.empty(), "forward: expected a hash before the programs are bound, got one afterwards");
   uint64_t hash = 0;
   for (const auto& program : traced_) hash = hash * 31 + CommHash(program->local());
   if (mesh_.num_ranks() == 1 || !ArrangesCollectives(runtime_)) return hash;

@@ -26,7 +26,8 @@ LoadedModel::LoadedModel(const Config& config, const StepOptions& options, std::
       state_(mesh.shape(), mesh.coords(), runtime_.memory()),
       forward_(std::move(programs), model_.model(), ExecutorOf(config), options_, runtime_) {
   CheckSame(mesh.World(), forward_.Hash(),
-            "would issue other collectives than rank 0: do all ranks run the same build?");
+            "would issue other collectives than rank 0, or in another order or in other groups: do all ranks run the "
+            "same build?");
 }
 
 absl::Status LoadedModel::Load(const ModelSource& source) {

@@ -30,7 +30,8 @@ class TextSampler final : public StepSampler {
         forward_(NextTokenPrograms(options_), model_.model(), ExecutorOf(config), options_,
                  RuntimeOf(context, mesh, device)) {
     CheckSame(mesh.World(), forward_.Hash(),
-              "would issue other collectives than rank 0: do all ranks run the same build?");
+              "would issue other collectives than rank 0, or in another order or in other groups: do all ranks run the "
+              "same build?");
   }
 
   MemoryNeed Need() const override { return forward_.Need(); }
