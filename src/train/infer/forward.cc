@@ -7,6 +7,7 @@
 #include "weft/core/base/memory.h"
 #include "weft/core/compile/comm_plan.h"
 #include "weft/core/compile/pipeline.h"
+#include "weft/dist/group/consensus.h"
 #include "weft/parallel/nn/kv_cache.h"
 
 namespace weft {
@@ -76,6 +77,12 @@ uint64_t Forward::Hash() const {
   if (mesh_.num_ranks() == 1 || !ArrangesCollectives(runtime_)) return hash;
   for (const Plan& plan : plans_) hash = hash * 31 + CommHash(plan, runtime_);
   return hash;
+}
+
+void Forward::CheckSameOnRanks(ProcessGroup& world) const {
+  CheckSame(world, Hash(),
+            "would issue other collectives than rank 0, or in another order or in other groups: do all ranks run the "
+            "same build?");
 }
 
 void Forward::Bind(State& state) {

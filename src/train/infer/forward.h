@@ -39,6 +39,8 @@ class Forward {
   // Returns a hash of the collectives, their order and their groups, which must be equal on all ranks. Call it before
   // Bind.
   uint64_t Hash() const;
+  // Throws Error on all ranks unless all have the same hash. Collective. Call it before Bind.
+  void CheckSameOnRanks(ProcessGroup& world) const;
   void Bind(State& state);  // `state` must outlive this, and have all entries that the programs name
   // Runs a program, and returns its outputs in the order of the trace, whole and on the host. They are valid until the
   // next run of the program. Outputs below `first` are not copied to the host. All ranks must call it.

@@ -1,6 +1,7 @@
 #include "weft/train/infer/loaded_model.h"
 
 #include "weft/core/base/memory.h"
+#include "weft/dist/group/consensus.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/huggingface/initial_weights.h"
 #include "weft/train/preflight/memory_check.h"
@@ -25,9 +26,7 @@ LoadedModel::LoadedModel(const Config& config, const StepOptions& options, std::
       runtime_(RuntimeOf(context, mesh, device)),
       state_(mesh.shape(), mesh.coords(), runtime_.memory()),
       forward_(std::move(programs), model_.model(), ExecutorOf(config), options_, runtime_) {
-  CheckSame(mesh.World(), forward_.Hash(),
-            "would issue other collectives than rank 0, or in another order or in other groups: do all ranks run the "
-            "same build?");
+  forward_.CheckSameOnRanks(mesh.World());
 }
 
 absl::Status LoadedModel::Load(const ModelSource& source) {

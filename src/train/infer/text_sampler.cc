@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "weft/dist/group/consensus.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/infer/generate.h"
@@ -29,9 +28,7 @@ class TextSampler final : public StepSampler {
         model_(ModelOf(config), options_.model),
         forward_(NextTokenPrograms(options_), model_.model(), ExecutorOf(config), options_,
                  RuntimeOf(context, mesh, device)) {
-    CheckSame(mesh.World(), forward_.Hash(),
-              "would issue other collectives than rank 0, or in another order or in other groups: do all ranks run the "
-              "same build?");
+    forward_.CheckSameOnRanks(mesh.World());
   }
 
   MemoryNeed Need() const override { return forward_.Need(); }
