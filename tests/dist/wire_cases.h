@@ -1,5 +1,5 @@
 // Laws of the rows for sums with a wire (core/ir/wire.h). The result is the f32 sum, in rank order, of terms that were
-// rounded to bf16; all_reduce rounds that sum once more. Every rank knows the terms of all ranks, so each checks the
+// rounded to bf16; all_reduce rounds that sum once more. The terms of a reduce_scatter may be bf16 already. Every rank knows the terms of all ranks, so each checks the
 // bits of its own result. So ranks that hold the same element have the same bits.
 #pragma once
 #include <fmt/format.h>
@@ -26,6 +26,7 @@ struct WireCase {
   Shape global;
   int dim = 0;  // the dim of a reduce_scatter
   bool wire = true, in_place = false;
+  DType terms = DType::kF32;
 };
 
 // Returns cases for all dims of several shapes: empty ones, and ones that chunks divide, do not divide or outnumber.
@@ -35,7 +36,10 @@ inline std::vector<WireCase> WireCases(bool plain) {
        std::vector<Shape>{{}, {0}, {1}, {5}, {24}, {840}, {2501}, {7, 12}, {12, 7}, {1, 64}, {3, 5, 8}, {420, 3}}) {
     for (bool wire : {true, false}) {
       if (!wire && !plain) continue;
-      for (int d = 0; d < int(global.size()); d++) cases.push_back({Op::kReduceScatter, global, d, wire});
+      for (int d = 0; d < int(global.size()); d++) {
+        cases.push_back({Op::kReduceScatter, global, d, wire});
+        if (wire) cases.push_back({.op = Op::kReduceScatter, .global = global, .dim = d, .terms = DType::kBF16});
+      }
       for (bool in_place : {false, true}) cases.push_back({Op::kAllReduce, global, 0, wire, in_place});
     }
   }
@@ -87,12 +91,10 @@ class WireCall {
     attrs_ = {{"axis", 0}, {"reduce", int(ReduceOp::kSum)}};
     if (c.op == Op::kReduceScatter) attrs_.Set({"dim", c.dim});
     if (c.wire) attrs_.Set({"wire", int(DType::kBF16)});
-    Tensor terms = Tensor::Empty(DType::kF32, c.global);
-    for (int64_t i = 0; i < NumElements(c.global); i++) terms.as<float>()[i] = WireTerm(mesh.rank(), i, ranks_);
-    in_ = terms.To(device);
+    in_ = TermsOf(mesh.rank()).To(device);
     out_ = c.in_place ? in_ : Tensor::Empty(DType::kF32, ChunkShape(c.global, part, mesh.shape()), device);
     if (!c.in_place) device.Fill(out_.data(), 0x5a, out_.bytes());
-    in_view_ = MakeView(nullptr, DType::kF32, c.global, whole, mesh.shape(), mesh.coords());
+    in_view_ = MakeView(nullptr, c.terms, c.global, whole, mesh.shape(), mesh.coords());
     out_view_ = MakeView(nullptr, DType::kF32, c.global, part, mesh.shape(), mesh.coords());
     call = {&attrs_, {&in_view_, 1}, {&out_view_, 1}, nullptr, 0, &context, &mesh};
     const KernelRow& row = context.kernels(kind).Row(c.op);
@@ -122,8 +124,8 @@ class WireCall {
       float have = got.as<float>()[at], want = WireSum(c_, global, ranks_);
       bool same = std::isnan(want) ? std::isnan(have) : std::memcmp(&have, &want, sizeof(float)) == 0;
       if (same) continue;
-      ADD_FAILURE() << fmt::format("{} {} dim {}{}{} on {} ranks: element {} is {}, expected {}", Name(c_.op),
-                                   ToString(c_.global), c_.dim, c_.wire ? " with wire" : "",
+      ADD_FAILURE() << fmt::format("{} of {} {} dim {}{}{} on {} ranks: element {} is {}, expected {}", Name(c_.op),
+                                   Name(c_.terms), ToString(c_.global), c_.dim, c_.wire ? " with wire" : "",
                                    c_.in_place ? " in place" : "", ranks_, global, have, want);
       return;
     }
@@ -132,7 +134,7 @@ class WireCall {
   // Adds the calls and bytes, by op, that a communication plan has for this call.
   void AddPlanned(std::map<std::string, std::pair<int64_t, int64_t>>& planned) const {
     auto source = std::make_shared<Node>();
-    source->outputs.push_back({DType::kF32, in_.shape(), {}, {}});
+    source->outputs.push_back({c_.terms, in_.shape(), {}, {}});
     Node node;
     node.op = c_.op;
     node.attrs = attrs_;
@@ -148,6 +150,18 @@ class WireCall {
   KernelCall call;
 
  private:
+  Tensor TermsOf(int rank) const {
+    Tensor terms = Tensor::Empty(c_.terms, c_.global);
+    for (int64_t i = 0; i < NumElements(c_.global); i++) {
+      float term = WireTerm(rank, i, ranks_);
+      if (c_.terms == DType::kBF16)
+        terms.as<BF16>()[i] = BF16(term);
+      else
+        terms.as<float>()[i] = term;
+    }
+    return terms;
+  }
+
   WireCase c_;
   int ranks_;
   Attrs attrs_;

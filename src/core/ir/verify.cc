@@ -66,8 +66,8 @@ class Verifier {
     }
   }
 
-  // Collectives change the placement of a value but not the value, so their output has the info of their input. The
-  // result is valid until the next call.
+  // Collectives change the placement of a value but not the value, so their output has the info of their input. With a
+  // wire they sum narrow terms in a wider type. The result is valid until the next call.
   std::span<const ValueInfo> Inferred(const Node& node) {
     bare_.op = node.op;
     bare_.attrs = node.attrs;
@@ -77,8 +77,12 @@ class Verifier {
     bare_.outputs.clear();
     for (const Var& in : node.inputs) bare_.inputs.emplace_back(made_.at(&in.node()), in.index());
     CheckWire(bare_);
-    if (FindCollectiveRow(node.op)) return {&bare_.inputs[0].node().outputs[size_t(bare_.inputs[0].index())], 1};
-    Record(node.op).infer(bare_);
+    if (!FindCollectiveRow(node.op)) {
+      Record(node.op).infer(bare_);
+      return bare_.outputs;
+    }
+    bare_.outputs.push_back(bare_.inputs[0].node().outputs[size_t(bare_.inputs[0].index())]);
+    if (WireOf(node.attrs)) bare_.outputs[0].dtype = AccumulateType(bare_.outputs[0].dtype);
     return bare_.outputs;
   }
 

@@ -20,7 +20,8 @@ void CheckWire(const Node& node) {
               (row && row->cost > 0 && row->reduces && node.attrs.Int("reduce") == int64_t(ReduceOp::kSum));
   if (!sums) FailAt(node, fmt::format("wire {}: expected a sum over ranks", Name(*wire)));
   DType dtype = node.inputs[0].dtype();
-  if (*wire != DType::kBF16 || dtype != DType::kF32)
+  bool narrow = node.op == Op::kReduceScatter && dtype == *wire;
+  if (*wire != DType::kBF16 || !(dtype == DType::kF32 || narrow))
     FailAt(node, fmt::format("expected sums of f32 with wire bf16, got {} with wire {}; remove the wire, or sum in f32",
                              Name(dtype), Name(*wire)));
 }

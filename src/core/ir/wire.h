@@ -5,6 +5,9 @@
 // terms of its own chunk in f32, in rank order. A reduce_scatter ends here. An all_reduce rounds the sums to bf16,
 // which is a second rounding, and gathers them. If the program already has the sum without a wire, that sum is used as
 // it is.
+//
+// The terms of a ReduceScatter may be bf16 already, because a product wrote them so (passes/narrow_terms.h). Its sums
+// are f32 then too.
 #pragma once
 #include <optional>
 
@@ -13,7 +16,8 @@
 namespace weft {
 
 std::optional<DType> WireOf(const Attrs& attrs);  // nullopt: the terms travel in their own type
-// Throws Error if the node has the attribute but is not a sum of f32 over ranks, or if its wire is not bf16.
+// Throws Error if the node has the attribute but is not a sum of f32 over ranks, or if its wire is not bf16. The terms
+// of a ReduceScatter may also have the wire's type.
 void CheckWire(const Node& node);
 // Returns the elements of each rank's chunk in an all_reduce of `elements` elements. The chunks cover them all. A chunk
 // is a multiple of 16 bytes, so that a device can read it in whole vectors.

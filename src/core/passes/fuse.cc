@@ -7,6 +7,7 @@
 #include "weft/core/ir/verify.h"
 #include "weft/core/ops/optimizer_ops.h"
 #include "weft/core/passes/fuse_loss.h"
+#include "weft/core/passes/narrow_terms.h"
 
 namespace weft {
 namespace {
@@ -282,7 +283,7 @@ class Fuser {
 }  // namespace
 
 LocalProgram Fuse(const LocalProgram& program, const KernelTable& kernels) {
-  LocalProgram heads = FuseLoss(program, kernels), fused = Fuser(heads, kernels).Run();
+  LocalProgram heads = NarrowTerms(FuseLoss(program, kernels)), fused = Fuser(heads, kernels).Run();
   if (VerifiesPasses()) VerifyLocal(fused.graph, fused.mesh);
   return fused;
 }

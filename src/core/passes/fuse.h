@@ -6,6 +6,7 @@
 //   update of a parameter -> cast             becomes the update with one more result
 //   sum over dim 0 -> sum over dim 0          becomes one sum over both, after a merge
 //   the last product and its cross-entropy    become one op (fuse_loss.h)
+//   a gradient that is sent in bf16           is written in bf16 by its product (narrow_terms.h)
 //
 // Products and norms get the attribute `parameter`: operands that the program only reads, as bits.
 //

@@ -30,33 +30,36 @@ void Set(Collective& c, CollectiveOp op, const WireHalves& halves) {
   c.count = halves.chunk;
 }
 
+// Whether the terms can be sent from where they are.
+bool SendsInput(const KernelCall& call, const ChunkLayout& layout) {
+  return call.in[0].dtype == DType::kBF16 && layout.contiguous();
+}
+
 }  // namespace
 
 bool HasWire(const KernelCall& call) { return WireOf(*call.attrs).has_value(); }
 
 size_t WireScatterBytes(const KernelCall& call, int ranks) {
-  return size_t(2 * PartBytes(NarrowLayout(call, ranks).packed_bytes()));
+  ChunkLayout layout = NarrowLayout(call, ranks);
+  return size_t((SendsInput(call, layout) ? 1 : 2) * PartBytes(layout.packed_bytes()));
 }
 
 WireScatterRow::WireScatterRow(const KernelCall& call, ProcessGroup& g)
-    : group(g),
-      layout(NarrowLayout(call, g.size())),
-      in(call.in[0]),
-      out(call.out[0]),
-      narrow(FirstHalf(call)),
-      other(SecondHalf(call, layout.packed_bytes())),
-      c(call) {
+    : group(g), layout(NarrowLayout(call, g.size())), in(call.in[0]), out(call.out[0]), c(call) {
+  BF16 *first = FirstHalf(call), *second = SecondHalf(call, layout.packed_bytes());
+  bool narrows = in.dtype != DType::kBF16, packs = !layout.contiguous();
+  if (narrows) narrow = first;
+  if (packs) packed = narrows ? second : first;
   c.op = CollectiveOp::kAllToAll;
   c.dtype = DType::kBF16;
-  // A packed input is read from the other half, so the received terms may overwrite the bf16 input.
-  c.in = layout.contiguous() ? narrow : other;
-  c.out = layout.contiguous() ? other : narrow;
+  c.in = packs ? packed : narrows ? narrow : in.data;
+  c.out = c.in == first ? second : first;
   c.count = layout.block_bytes() / kElement;
 }
 
 void WireScatterRow::Pack() const {
-  group.Narrow(narrow, in.as<const float>(), in.CapacityElements());
-  if (!layout.contiguous()) layout.Pack(group, narrow, other);
+  if (narrow) group.Narrow(narrow, in.as<const float>(), in.CapacityElements());
+  if (packed) layout.Pack(group, narrow ? narrow : in.data, packed);
 }
 
 void WireScatterRow::Unpack() const {

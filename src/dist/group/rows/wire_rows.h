@@ -4,7 +4,8 @@
 //   all_reduce       WireSumRow, then WireShareRow for the same call
 //
 // NCCL's own bf16 sums round at every hop. So the ranks exchange the terms, and each rank sums the terms of its chunk.
-// A workspace has two halves, each as large as all chunks in bf16.
+// A workspace has two halves, each as large as all chunks in bf16. A reduce_scatter of chunks that are bf16 and packed
+// sends them from where they are, and has one half.
 #pragma once
 #include "weft/dist/group/rows/row_call.h"
 
@@ -21,7 +22,7 @@ struct WireScatterRow {
   ProcessGroup& group;
   ChunkLayout layout;  // the chunks of the input in bf16
   const TensorView &in, &out;
-  BF16 *narrow, *other;  // the halves of the workspace; `narrow` holds the input in bf16
+  BF16 *narrow = nullptr, *packed = nullptr;  // in the workspace; null if the input is narrow, or packed, already
   RowCollective c;
 };
 size_t WireScatterBytes(const KernelCall& call, int ranks);  // bytes of the workspace
