@@ -1,6 +1,7 @@
 // Laws of the rows for sums with a wire (core/ir/wire.h). The result is the f32 sum, in rank order, of terms that were
-// rounded to bf16; all_reduce rounds that sum once more. The terms of a reduce_scatter may be bf16 already. Every rank knows the terms of all ranks, so each checks the
-// bits of its own result. So ranks that hold the same element have the same bits.
+// rounded to bf16; all_reduce rounds that sum once more. The terms of a reduce_scatter may be bf16 already. Every rank
+// knows the terms of all ranks, so each checks the bits of its own result. So ranks that hold the same element have the
+// same bits.
 #pragma once
 #include <fmt/format.h>
 #include <gtest/gtest.h>

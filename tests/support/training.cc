@@ -58,13 +58,14 @@ const char* Describe(OverlapMode overlap) {
 }  // namespace
 
 std::string Describe(const Layout& l) {
-  return fmt::format("{}dp{}_tp{}{}{}{}{}{}_{}", l.replicate > 1 ? fmt::format("replicate{}_", l.replicate) : "", l.dp,
-                     l.tp, l.sequence_parallel ? "_sp" : "",
+  return fmt::format("{}dp{}_tp{}{}{}{}{}{}{}{}_{}", l.replicate > 1 ? fmt::format("replicate{}_", l.replicate) : "",
+                     l.dp, l.tp, l.sequence_parallel ? "_sp" : "",
                      l.fsdp == Fsdp::kFull        ? l.regather ? "_full" : "_kept"
                      : l.fsdp == Fsdp::kGradients ? "_gradients"
                                                   : "",
                      l.micro_batch ? fmt::format("_mb{}", l.micro_batch) : "", Describe(l.overlap),
-                     l.symmetric_memory ? "_symmetric" : "",
+                     l.gather == GatherMode::kCopy ? "_copied" : "", l.symmetric_memory ? "_symmetric" : "",
+                     l.copies ? "_copies" : "",
                      l.executor == ExecutorKind::kCompiled ? "compiled"
                      : l.executor == ExecutorKind::kEager  ? "eager"
                                                            : "interpret");
@@ -78,6 +79,7 @@ StepOptions OptionsOf(const Job& job, const Layout& l) {
   o.model.precision = job.precision;
   o.model.fsdp = l.fsdp;
   o.model.regather = l.regather;
+  o.model.copies = l.copies;
   o.recompute = l.recompute;
   o.optimizer = job.optimizer;
   o.optimizer.options.weight_decay = 0.1;

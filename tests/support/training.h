@@ -35,6 +35,7 @@ struct Layout {
   int chunks = 0;
   GatherMode gather = GatherMode::kKernels;
   bool symmetric_memory = false;
+  bool copies = false;  // of weights, in the compute type
 };
 MeshShape MeshOf(const Layout& l);
 // Layouts that cover executors, axes, FSDP, sequence parallel and micro-batches.

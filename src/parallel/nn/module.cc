@@ -29,6 +29,14 @@ Sharding ModelScope::Stored(const Parameter& parameter) const {
   return options_.fsdp == Fsdp::kNone ? used : options_.plan.FsdpPlacement(used, parameter.shape(), options_.mesh);
 }
 
+bool ModelScope::HasCopy(const Parameter& parameter) const {
+  if (options_.fsdp == Fsdp::kGradients) return true;
+  return options_.copies && parameter.used_dtype() != parameter.stored_dtype();
+}
+Sharding ModelScope::Copied(const Parameter& parameter) const {
+  return options_.fsdp == Fsdp::kGradients ? Used(parameter) : Stored(parameter);
+}
+
 void ModelScope::SetWritten(const std::string& entry, Var value) {
   if (value.defined())
     leaves[entry] = std::move(value);
@@ -95,10 +103,10 @@ DType Parameter::stored_dtype() const {
 
 Var Parameter::Source() const {
   ModelScope& scope = ModelScope::Current();
-  bool copy = scope.options().fsdp == Fsdp::kGradients;
+  bool copy = scope.HasCopy(*this);
   Var& leaf = scope.leaves[copy ? CopyName(path_) : path_];
   if (leaf.defined()) return leaf;
-  leaf = copy ? ParameterLeaf(CopyName(path_), used_dtype(), shape_, scope.Used(*this))
+  leaf = copy ? ParameterLeaf(CopyName(path_), used_dtype(), shape_, scope.Copied(*this))
               : ParameterLeaf(path_, stored_dtype(), shape_, scope.Stored(*this));
   return leaf;
 }

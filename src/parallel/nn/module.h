@@ -129,6 +129,9 @@ class ModelScope {
     // With fsdp: full, whether weights are gathered again for the backward pass. Otherwise they are kept from the
     // forward pass.
     bool regather = true;
+    // Whether parameters that are used in another type than they are stored in have a State entry in that type too, so
+    // that a program need not cast them. With fsdp: gradients all parameters have one.
+    bool copies = false;
   };
   explicit ModelScope(const Options& options);
   ~ModelScope();
@@ -140,6 +143,9 @@ class ModelScope {
   // Return the placement of a parameter in use, and as stored (with fsdp also sharded over dp).
   Sharding Used(const Parameter& parameter) const;
   Sharding Stored(const Parameter& parameter) const;
+  // Whether the State has a copy of the parameter in the type in which it is used (CopyName), and its placement.
+  bool HasCopy(const Parameter& parameter) const;
+  Sharding Copied(const Parameter& parameter) const;
   // Makes later reads of the entry return `value`, the new value of the entry. With an empty Var they read the State
   // entry again.
   void SetWritten(const std::string& entry, Var value);
@@ -153,7 +159,7 @@ class ModelScope {
   ModelScope* previous_;
 };
 
-// Returns the State entry of a parameter's copy in the type in which it is used (fsdp: gradients).
+// Returns the State entry of a parameter's copy in the type in which it is used.
 inline std::string CopyName(const std::string& path) { return "copy." + path; }
 
 }  // namespace weft

@@ -11,8 +11,6 @@ Var InitialValue(const Parameter& p, DType dtype) {
   return Full(p.init().kind == ParameterInit::kOnes ? 1 : 0, dtype, p.shape());
 }
 
-bool HasCopies(const ModelScope::Options& options) { return options.fsdp == Fsdp::kGradients; }
-
 }  // namespace
 
 std::vector<EntryInfo> ParameterEntries(const Module& model, const ModelScope::Options& options) {
@@ -20,8 +18,8 @@ std::vector<EntryInfo> ParameterEntries(const Module& model, const ModelScope::O
   std::vector<EntryInfo> entries;
   for (const Parameter* p : model.Parameters()) {
     entries.push_back({p->path(), EntryKind::kParameter, p->stored_dtype(), p->shape(), scope.Stored(*p)});
-    if (HasCopies(options))
-      entries.push_back({CopyName(p->path()), EntryKind::kCopy, p->used_dtype(), p->shape(), scope.Used(*p)});
+    if (scope.HasCopy(*p))
+      entries.push_back({CopyName(p->path()), EntryKind::kCopy, p->used_dtype(), p->shape(), scope.Copied(*p)});
   }
   return entries;
 }
@@ -37,18 +35,18 @@ void InitParameters(const Module& model, const ModelScope::Options& options, Sta
     eager.step = eager.first_row = eager.FromLocal(Tensor::Scalar(0, DType::kI64).To(runtime.memory()), {}, replicated);
     Var value = Cast(InitialValue(*p, options.precision.params), p->stored_dtype());
     eager.Write(p->path(), value, scope.Stored(*p));
-    if (HasCopies(options)) eager.Write(CopyName(p->path()), Cast(value, p->used_dtype()), scope.Used(*p));
+    if (scope.HasCopy(*p)) eager.Write(CopyName(p->path()), Cast(value, p->used_dtype()), scope.Copied(*p));
   }
 }
 
 void RefreshCopies(const Module& model, const ModelScope::Options& options, State& state, const Runtime& runtime) {
-  if (!HasCopies(options)) return;
   ModelScope scope(options);
   for (const Parameter* p : model.Parameters()) {
+    if (!scope.HasCopy(*p)) continue;
     EagerBuilder eager(runtime, state.binder());
     BuilderScope builder(eager);
     Var value = eager.FromLocal(state.At(p->path()).local, p->shape(), scope.Stored(*p));
-    eager.Write(CopyName(p->path()), Cast(value, p->used_dtype()), scope.Used(*p));
+    eager.Write(CopyName(p->path()), Cast(value, p->used_dtype()), scope.Copied(*p));
   }
 }
 

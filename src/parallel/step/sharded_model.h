@@ -8,8 +8,7 @@
 
 namespace weft {
 
-// Returns the State entries of a module's parameters and, with fsdp: gradients, of their copies in the types in which
-// they are used.
+// Returns the State entries of a module's parameters and of their copies in the types in which they are used.
 std::vector<EntryInfo> ParameterEntries(const Module& model, const ModelScope::Options& options);
 // Sets the parameters and copies of a State to their initial values, which depend only on the seed and on each
 // parameter's path.

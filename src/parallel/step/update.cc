@@ -14,7 +14,7 @@ namespace {
 
 Var StoredLeaf(const Parameter& p, const StepOptions& o) {
   ModelScope& scope = ModelScope::Current();
-  if (o.model.fsdp != Fsdp::kGradients) return p.Source();
+  if (!scope.HasCopy(p)) return p.Source();
   Var& leaf = scope.leaves[p.path()];
   if (!leaf.defined()) leaf = ParameterLeaf(p.path(), o.model.precision.params, p.shape(), scope.Stored(p));
   return leaf;
@@ -70,9 +70,8 @@ void UpdateOne(const Parameter& p, const Var& gradient, Factors& f, const StepOp
                          names.size(), next.size()));
   result.writes.push_back({p.path(), next[0]});
   for (size_t i = 0; i < names.size(); i++) result.writes.push_back({rule.rule->EntryOf(names[i], p), next[i + 1]});
-  if (o.model.fsdp == Fsdp::kGradients)
-    result.writes.push_back(
-        {CopyName(p.path()), Reshard(Cast(next[0], p.used_dtype()), ModelScope::Current().Used(p))});
+  if (const ModelScope& scope = ModelScope::Current(); scope.HasCopy(p))
+    result.writes.push_back({CopyName(p.path()), Reshard(Cast(next[0], p.used_dtype()), scope.Copied(p))});
 }
 
 struct Total {

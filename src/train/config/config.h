@@ -30,6 +30,7 @@ namespace weft {
 enum class FsdpMode { kNone, kGradients, kFull };
 enum class CheckMode { kNone, kExplicit };
 enum class RegatherMode { kAuto, kAlways, kNever };
+enum class CopyMode { kAuto, kAlways, kNever };
 enum class WireMode { kReduce, kBf16 };
 enum class TrainObjective { kNext, kMasked, kPairs };  // Objective of the model families, as a config value
 enum class DeviceChoice { kAuto, kCpu, kCuda };
@@ -129,6 +130,7 @@ struct ParallelConfig {
 struct PrecisionConfig {
   DType compute = DType::kF32, params = DType::kF32, reduce = DType::kF32;
   WireMode wire = WireMode::kReduce;
+  CopyMode copies = CopyMode::kAuto;
 };
 
 // Used with precision.compute: f16.

@@ -145,6 +145,9 @@ void CheckPrecision(const Config& config, Faults& faults) {
                fmt::format("expected reduce, as bf16 is for sums in f32, got bf16 with precision.reduce = {}; give "
                            "reduce, or precision.reduce=f32",
                            Name(precision.reduce)));
+  faults.Check(precision.copies != CopyMode::kNever || config.parallel.fsdp != FsdpMode::kGradients, "precision.copies",
+               "expected auto or always with parallel.fsdp = gradients, which keeps weights in the compute type, got "
+               "never; give auto, or parallel.fsdp=full");
   faults.Check(config.loss_scale.min <= config.loss_scale.initial, "loss_scale.min",
                fmt::format("expected at most loss_scale.initial = {}, got {}", config.loss_scale.initial,
                            config.loss_scale.min));

@@ -30,6 +30,7 @@ struct EnumNames;
   }
 WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
 WEFT_ENUM_NAMES(RegatherMode, "auto", "always", "never");
+WEFT_ENUM_NAMES(CopyMode, "auto", "always", "never");
 WEFT_ENUM_NAMES(OverlapMode, "auto", "never", "always", "fill", "halves", "chunks");
 WEFT_ENUM_NAMES(GatherMode, "kernels", "copy");
 WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
@@ -238,6 +239,7 @@ const std::vector<Field>& Fields() {
       {KEY(precision.reduce, "type in which gradients are summed over ranks; f16 with compute f16 only"),
        .default_text = "the wider of f32 and compute"},
       {KEY(precision.wire, "type in which gradients cross ranks; bf16: half the bytes, each rounded before it is sent, and summed in f32 in rank order; needs reduce f32, not with compute f16")},
+      {KEY(precision.copies, "whether ranks keep their weights in the compute type too, which the optimizer writes together with the master weights, so that no step casts them; auto: not with fsdp full")},
 
       {KEY(loss_scale.initial, "with compute f16, the first factor by which the mean loss is multiplied for its gradients"),
        .bounds = From(LossScaleOptions::kLeast, LossScaleOptions::kMost)},

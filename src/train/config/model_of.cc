@@ -8,6 +8,15 @@
 #include "weft/train/config/plan_value.h"
 
 namespace weft {
+namespace {
+
+// With fsdp: full a run may have more parameters than memory for copies of them.
+bool CopiesWeights(const Config& config) {
+  if (config.precision.copies == CopyMode::kAuto) return config.parallel.fsdp != FsdpMode::kFull;
+  return config.precision.copies == CopyMode::kAlways;
+}
+
+}  // namespace
 
 MeshShape MeshOf(const Config& config) {
   MeshShape mesh;
@@ -45,6 +54,7 @@ StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
   if (config.precision.wire == WireMode::kBf16) o.model.precision.wire = DType::kBF16;
   o.model.fsdp = Fsdp(config.parallel.fsdp);
+  o.model.copies = CopiesWeights(config);
   o.model.regather = config.parallel.regather != RegatherMode::kNever;
   o.check = config.parallel.check == CheckMode::kExplicit;
   o.optimizer = OptimizerOf(config);

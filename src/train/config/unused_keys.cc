@@ -44,6 +44,8 @@ constexpr Rule kRules[] = {
     {"optimizer.nesterov", HasNoNesterov,
      "optimizer.name reads none, or there is no momentum; give sgd or muon, and a momentum"},
     {"precision.wire", IsOneRank, "the mesh has one rank, which sends no gradients; give more ranks"},
+    {"precision.copies", [](const Config& c) { return c.precision.compute == c.precision.params; },
+     "precision.compute is precision.params, so weights are not cast; give another precision.compute"},
     {"parallel.overlap", IsOneRank, "the mesh has one rank, which has no collectives; give more ranks"},
     {"parallel.overlap", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
      "only executor compiled overlaps; give compiled"},
