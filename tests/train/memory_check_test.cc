@@ -35,6 +35,21 @@ TEST(CheckMemory, AddsUpTheRanksOfAPlace) {
   EXPECT_TRUE(CheckMemory(std::vector{RankMemory{"a", Rank("a", half, 0).need, {}}}).ok()) << "nobody knows";
 }
 
+TEST(CheckMemory, NamesTheKeysOfWhatARunCouldDoWithout) {
+  MemoryNeed plain, copies;
+  copies.copies = 1;
+  for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
+    for (bool regather : {true, false}) {
+      ModelScope::Options model{.fsdp = fsdp, .regather = regather};
+      bool gathered = fsdp == Fsdp::kFull && !regather;
+      EXPECT_EQ(KeysForLess(plain, model).find("parallel.regather=always") != std::string::npos, gathered);
+      EXPECT_EQ(KeysForLess(copies, model).find("parallel.regather=always") != std::string::npos, gathered);
+      EXPECT_EQ(KeysForLess(plain, model).find("precision.copies=never"), std::string::npos);
+      EXPECT_EQ(KeysForLess(copies, model).find("precision.copies=never") != std::string::npos,
+                fsdp != Fsdp::kGradients);  // which needs them
+    }
+}
+
 TEST(CheckMemory, SaysWhatAsksForHowMuchWhereAndWhatToDo) {
   RankMemory rank = Rank("the CPU of host b", 3 * kGiB, 2 * kGiB);
   rank.need.activations = kGiB;

@@ -85,9 +85,8 @@ absl::Status Trainer::CheckMemoryFor(const std::optional<StepPlans>& plans) {
   need += HeldDataNeed(data_.HeldBytes(), runtime_.device);
   if (need.communicators > 0) need.communicators -= kNcclMeetingBytes;  // the mesh has allocated them already
   absl::Status status = CheckMemory(need, config_, runtime_.memory(), mesh_.World());
-  const auto& model = step_.options().model;
-  if (status.ok() || model.fsdp != Fsdp::kFull || model.regather) return status;
-  return {status.code(), std::string(status.message()) + "; parallel.regather=always keeps no gathered weights"};
+  if (status.ok()) return status;
+  return {status.code(), std::string(status.message()) + KeysForLess(need, step_.options().model)};
 }
 
 absl::StatusOr<std::optional<StepPlans>> Trainer::MakePlans() {

@@ -60,6 +60,14 @@ absl::Status CheckMemory(std::span<const RankMemory> ranks) {
   return absl::OkStatus();
 }
 
+std::string KeysForLess(const MemoryNeed& need, const ModelScope::Options& model) {
+  std::string keys;
+  if (model.fsdp == Fsdp::kFull && !model.regather) keys += "; parallel.regather=always keeps no gathered weights";
+  if (need.copies > 0 && model.fsdp != Fsdp::kGradients)
+    keys += "; precision.copies=never keeps no weights in the compute type";
+  return keys;
+}
+
 size_t DeviceBytes(const Config& config) { return size_t(config.device_memory * double(size_t(1) << 30)); }
 
 Memory Bounded(const Memory& memory, size_t most) {

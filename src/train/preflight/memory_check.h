@@ -1,9 +1,11 @@
 // MemoryCheck: ends a run that cannot fit before it allocates anything, with one error that lists the memory needed.
 #pragma once
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
 #include "weft/dist/group/process_group.h"
+#include "weft/parallel/nn/module.h"
 #include "weft/parallel/step/memory_need.h"
 #include "weft/train/config/config.h"
 
@@ -25,5 +27,7 @@ Memory Bounded(const Memory& memory, size_t most);
 // get the same result.
 absl::Status CheckMemory(const MemoryNeed& need, const Config& config, const DeviceRuntime& device,
                          ProcessGroup& world);
+// Returns the keys that make a run need less memory, as "; KEY=VALUE keeps no ..." each.
+std::string KeysForLess(const MemoryNeed& need, const ModelScope::Options& model);
 
 }  // namespace weft
