@@ -27,6 +27,27 @@ std::string SharedFolder(GpuWorld& world) {
   return world.bootstrap.AllGather(mine)[0];
 }
 
+// Random numbers depend on the seed, the path and the position of an element only.
+TEST(MultiGpuCheckpoint, InitialStatesHaveTheBitsOfTheCpus) {
+  GpuWorld& world = TheGpuWorld();
+  for (const char* family : kFamilies)
+    for (DType compute : {DType::kF32, DType::kBF16})
+      for (Layout layout : LayoutsOf(world.bootstrap.world_size())) {
+        Job job{.model = Tiny(family), .precision = {compute, DType::kF32, DType::kF32}};
+        std::map<std::string, std::string> want;
+        OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+          RankRun run(job, layout, context, mesh);
+          if (context.rank() == world.bootstrap.rank()) want = test::BytesOf(test::OnHost(run.state));
+        });
+        layout.device = DeviceKind::kCuda;
+        DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
+        RankRun run(job, layout, world.context, mesh);
+        EXPECT_FALSE(want.empty());
+        EXPECT_EQ(test::Differing(test::BytesOf(test::OnHost(run.state)), want), test::kNone)
+            << family << " " << Describe(layout) << " " << Name(compute);
+      }
+}
+
 // NCCL sums in an order of its own, which costs 1e-16 per f64 sum over three steps of Adam.
 TEST(MultiGpuCheckpoint, AnyMeshLoadsAnyMeshs) {
   GpuWorld& world = TheGpuWorld();

@@ -68,6 +68,11 @@ TEST_P(CudaBits, AreThoseOfTheLastRun) {
     EXPECT_EQ(again.norms, first.norms);
     EXPECT_EQ(again.eval_sum, first.eval_sum);
   }
+  layout.copies = true;
+  RunResult kept = testing_::Train(job, layout);
+  EXPECT_EQ(kept.losses, first.losses) << "copies of weights change bits";
+  EXPECT_EQ(kept.norms, first.norms);
+  EXPECT_EQ(kept.eval_sum, first.eval_sum);
   unsetenv("WEFT_TUNE");
 }
 INSTANTIATE_TEST_SUITE_P(All, CudaBits,

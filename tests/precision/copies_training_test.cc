@@ -16,38 +16,53 @@ namespace {
 using namespace testing_;
 
 struct Param {
-  const char* family;
-  DType compute;
+  std::string name;
+  Job job;
   Layout layout;
 };
 std::string ParamName(const testing::TestParamInfo<Param>& p) {
-  return fmt::format("{}_{}_{}", p.param.family, Name(p.param.compute), Describe(p.param.layout));
+  return fmt::format("{}_{}", p.param.name, Describe(p.param.layout));
 }
-void PrintTo(const Param& p, std::ostream* out) { *out << p.family << " " << Describe(p.layout); }
+void PrintTo(const Param& p, std::ostream* out) { *out << p.name << " " << Describe(p.layout); }
 
 Job JobOf(const char* family, DType compute) {
   DType sums = compute == DType::kF16 ? DType::kF16 : DType::kF32;
   return {.model = Tiny(family), .precision = {compute, DType::kF32, sums}, .steps = 4};
 }
 
+// The layouts of a family, optimizers, and types in which gradients are summed and sent.
 std::vector<Param> Runs() {
   std::vector<Param> all;
   for (const char* family : kFamilies)
     for (DType compute : {DType::kBF16, DType::kF16}) {
-      for (const Layout& layout : StreamLayouts()) all.push_back({family, compute, layout});
+      std::vector<Layout> layouts = StreamLayouts();
       for (ExecutorKind executor : {ExecutorKind::kCompiled, ExecutorKind::kEager, ExecutorKind::kInterpret})
         for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
-          all.push_back({family, compute, {.dp = 2, .fsdp = fsdp, .executor = executor}});
-      all.push_back({family, compute, {.micro_batch = 2}});
+          layouts.push_back({.dp = 2, .fsdp = fsdp, .executor = executor});
+      layouts.push_back({.micro_batch = 2});
+      for (const Layout& layout : layouts)
+        all.push_back({fmt::format("{}_{}", family, Name(compute)), JobOf(family, compute), layout});
     }
+  for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kFull}) {
+    const Layout layout{.dp = 2, .tp = 2, .fsdp = fsdp, .micro_batch = 1};
+    for (const char* optimizer : {"sgd", "lion", "muon"}) {
+      Job job = JobOf("llama", DType::kBF16);
+      job.optimizer = WithDefaults(optimizer);
+      all.push_back({optimizer, job, layout});
+    }
+    Job narrow = JobOf("llama", DType::kBF16), wired = narrow;
+    narrow.precision.reduce = DType::kBF16;
+    wired.precision.wire = DType::kBF16;
+    all.push_back({"reduce_bf16", narrow, layout});
+    all.push_back({"wire_bf16", wired, layout});
+  }
   return all;
 }
 
 class Copies : public testing::TestWithParam<Param> {};
 
 TEST_P(Copies, HaveTheBitsOfCasts) {
-  auto [family, compute, layout] = GetParam();
-  Job job = JobOf(family, compute);
+  auto [name, job, layout] = GetParam();
   RunResult cast = Train(job, layout);
   layout.copies = true;
   RunResult kept = Train(job, layout);

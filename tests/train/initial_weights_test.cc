@@ -105,6 +105,9 @@ TEST(InitialWeights, AreTheFilesValuesOnEveryMesh) {
                            {"mesh.dp=3", "parallel.fsdp=full"},
                            {"mesh.dp=2", "mesh.tp=2", "parallel.fsdp=gradients", "precision.compute=bf16"},
                            {"mesh.tp=2", "parallel.sequence_parallel=true", "precision.params=bf16"},
+                           {"mesh.dp=2", "precision.compute=bf16"},
+                           {"mesh.dp=2", "precision.compute=bf16", "precision.copies=never"},
+                           {"mesh.dp=3", "parallel.fsdp=full", "precision.compute=bf16", "precision.copies=always"},
                            {"precision.compute=f64"}};
   for (const char* family : {"gpt2", "llama", "neox", "bert", "mistral", "gemma2"})
     for (DType stored : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16})
@@ -119,8 +122,11 @@ TEST(InitialWeights, AreTheFilesValuesOnEveryMesh) {
         for (const auto& [path, value] : want) {
           DType params = config.precision.params, compute = config.precision.compute;
           EXPECT_EQ(got.at(path).ToDoubles(), Rounded(value, stored, params)) << family << " " << path;
-          if (config.parallel.fsdp == FsdpMode::kGradients) {
-            DType used = path.find("norm") == std::string::npos ? compute : AccumulateType(compute);
+          DType used = path.find("norm") == std::string::npos ? compute : AccumulateType(compute);
+          bool gradients = config.parallel.fsdp == FsdpMode::kGradients;
+          bool copied = gradients || (StepOptionsOf(config).model.copies && used != params);
+          EXPECT_EQ(got.contains(CopyName(path)), copied) << path;
+          if (copied) {
             EXPECT_EQ(got.at(CopyName(path)).dtype(), used) << path;
             EXPECT_EQ(got.at(CopyName(path)).ToDoubles(), Rounded(value, params, used)) << path;
           }

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "support/infer_testing.h"
 #include "weft/core/host/message.h"
 #include "weft/core/runtime/context.h"
@@ -47,6 +49,23 @@ class Samples : public InferTest {
     });
     return testing::internal::GetCapturedStdout();
   }
+  // Checks that samples are what weft generate writes from the checkpoints of their steps.
+  void CheckWithCheckpoints(const Words& words) const {
+    std::string out = Printed(Words{"train.sample_every=2", "checkpoint.every=2"} + SaveTo("c") + words);
+    GenerateOptions options{.tokens = 100};
+    options.sampler = {.temperature = 0.8, .seed = 1};
+    for (int64_t step : {2, 4, 6}) {
+      absl::StatusOr<std::vector<int32_t>> tokens = Write(StepFolder(folder_.Path("c"), step), Mesh(2, 1), 2, options);
+      ASSERT_TRUE(tokens.ok()) << tokens.status();
+      Tokenizer bytes = Tokenizer::Bytes();
+      TextStream stream;
+      std::string text = stream.Add(bytes.Decode(*tokens));
+      text += stream.End();
+      EXPECT_EQ("step " + std::to_string(step) + "/6 | the model writes:\n" + SampleOf(out, step),
+                Printable(SampleLines({.step = step, .text = text}, 6) + "\n"));
+    }
+    std::filesystem::remove_all(folder_.Path("c"));
+  }
   // The lines from "the model writes:" of a step to the next line that is not indented.
   static std::string SampleOf(const std::string& out, int64_t step) {
     std::string head = fmt::format("step {}/6 | the model writes:\n", step);
@@ -75,20 +94,22 @@ TEST_F(Samples, AreTheSameOnEveryMeshAndExecutor) {
 }
 
 // The same text as from the checkpoint of the step.
-TEST_F(Samples, AreThoseOfTheWeightsAsTheyAre) {
-  std::string out = Printed(Words{"train.sample_every=2", "checkpoint.every=2"} + SaveTo("c") + Mesh(2, 1));
-  GenerateOptions options{.tokens = 100};
-  options.sampler = {.temperature = 0.8, .seed = 1};
-  for (int64_t step : {2, 4, 6}) {
-    absl::StatusOr<std::vector<int32_t>> tokens = Write(StepFolder(folder_.Path("c"), step), Mesh(2, 1), 2, options);
-    ASSERT_TRUE(tokens.ok()) << tokens.status();
-    Tokenizer bytes = Tokenizer::Bytes();
-    TextStream stream;
-    std::string text = stream.Add(bytes.Decode(*tokens));
-    text += stream.End();
-    EXPECT_EQ("step " + std::to_string(step) + "/6 | the model writes:\n" + SampleOf(out, step),
-              Printable(SampleLines({.step = step, .text = text}, 6) + "\n"));
-  }
+TEST_F(Samples, AreThoseOfTheWeightsAsTheyAre) { CheckWithCheckpoints(Mesh(2, 1)); }
+
+// A narrow type that the config computes in is not that of the texts on a CPU, so these are of the master weights.
+TEST_F(Samples, AreOfTheMasterWeights) {
+  const std::string plain = ReadFile(path_);
+  for (const char* precision : {"compute: bf16", "compute: bf16, params: bf16", "compute: bf16, params: f64",
+                                "compute: bf16, copies: always", "compute: bf16, copies: never"})
+    for (const char* fsdp : {"none", "gradients", "full"}) {
+      std::string text = fmt::format("{}precision: {{{}}}\nparallel: {{fsdp: {}}}\n", plain, precision, fsdp);
+      path_ = folder_.Write("precision.yaml", text);
+      SCOPED_TRACE(text);
+      bool refused = text.find("never") != text.npos && text.find("gradients") != text.npos;
+      ASSERT_EQ(Load(Mesh(2, 1)).ok(), !refused);
+      if (refused) continue;
+      CheckWithCheckpoints(Mesh(2, 1));
+    }
 }
 
 TEST_F(Samples, LeaveTheTrainingAsItIs) {

@@ -24,7 +24,8 @@ std::vector<const Plan*> All(const StepPlans& plans) {
   return all;
 }
 
-// Whether the step exchanges the terms of a sum, which it does in its workspace.
+// Whether the step exchanges the terms of a sum, from its workspace or its input, which is in the arena, into its
+// workspace.
 bool Exchanges(const Step& step, int axis) { return WireOf(step.node->attrs) && step.node->attrs.Int("axis") == axis; }
 
 bool Moves(const Step& step, int axis) { return Gathers(step, axis) || Exchanges(step, axis); }

@@ -15,6 +15,12 @@ constexpr double kTemperature = 0.8;  // as in the quickstart's sample
 StepOptions OptionsFor(const Config& config, const Context& context, DeviceKind device) {
   StepOptions options = NextTokenOptions(config, device);
   options.kernels = &context.kernels(device);
+  // The run's copies of weights have its compute type. Texts in another type are of the master weights, which fsdp:
+  // gradients shards as fsdp: full does.
+  if (options.model.precision.compute != config.precision.compute) {
+    options.model.copies = false;
+    if (options.model.fsdp == Fsdp::kGradients) options.model.fsdp = Fsdp::kFull;
+  }
   return options;
 }
 
