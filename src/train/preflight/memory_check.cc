@@ -62,10 +62,9 @@ absl::Status CheckMemory(std::span<const RankMemory> ranks) {
 
 std::string KeysForLess(const MemoryNeed& need, const ModelScope::Options& model) {
   std::string keys;
-  if (model.fsdp == Fsdp::kFull && !model.regather) keys += "; parallel.regather=always keeps no gathered weights";
-  // Without fsdp: full a step would hold as many bytes of casts.
-  if (model.fsdp == Fsdp::kFull && need.copies > 0)
-    keys += "; precision.copies=never keeps no weights in the compute type";
+  bool keeps = model.fsdp == Fsdp::kFull && !model.regather;  // else a step holds as many bytes of casts as of copies
+  if (keeps) keys += "; parallel.regather=always keeps no gathered weights";
+  if (keeps && need.copies > 0) keys += "; precision.copies=never keeps no weights in the compute type";
   return keys;
 }
 
