@@ -12,6 +12,7 @@
 #include "weft/core/transforms/grad.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/mesh.h"
+#include "weft/parallel/dtensor/axis_collectives.h"
 #include "weft/parallel/dtensor/dtensor.h"
 #include "weft/parallel/dtensor/factories.h"
 #include "weft/parallel/dtensor/move.h"
