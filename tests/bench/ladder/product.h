@@ -7,7 +7,7 @@
 #include "probe.h"
 
 constexpr size_t kWorkspace = 64 << 20;
-constexpr int kMostCandidates = 8;
+constexpr int kMostCandidates = 16;
 
 inline void Check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS)
@@ -20,7 +20,7 @@ struct ProductShape {
   cublasOperation_t op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N;
   cudaDataType_t type_of_c = CUDA_R_16BF;
   int sm_target = 0;   // 0: all multiprocessors
-  int candidates = 1;  // how many algorithms the heuristic may name, at most 8; with several, partial sums stay in f32
+  int candidates = 1;  // how many algorithms the heuristic may name, at most 16; with several, partial sums stay in f32
   cudaDataType_t type_of_ab = CUDA_R_16BF;
   // For fp8 operands: whether their sums are less precise, and the scales of A and B in device memory.
   bool fast_accumulation = false;
