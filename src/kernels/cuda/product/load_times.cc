@@ -9,10 +9,12 @@
 namespace weft::cuda {
 namespace {
 
-constexpr double kLoadMilliseconds = 800, kMoreMilliseconds = 100;  // of a GPU that is cool, and that is hot
+constexpr double kLoadMilliseconds = 2000, kMoreMilliseconds = 200;  // of a GPU that is cool, and that is hot
 constexpr auto kCools = std::chrono::milliseconds(300);
-constexpr int kRounds = 6;
-constexpr double kTurnMilliseconds = 8;  // longer than the times in which the clock changes
+constexpr int kRounds = 4;
+// The clock follows the power of the last tens of milliseconds. In a shorter turn a recording would run at the clock of
+// all of them, and one that draws little power would not gain by it.
+constexpr double kSettleMilliseconds = 60, kTurnMilliseconds = 100;
 
 struct DestroyEvent {
   void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
@@ -25,6 +27,14 @@ Event Mark(cudaStream_t stream) {
   Event owned(event);
   WEFT_CUDA(cudaEventRecord(event, stream));
   return owned;
+}
+
+// Waits for the stop.
+float Milliseconds(cudaEvent_t start, cudaEvent_t stop) {
+  WEFT_CUDA(cudaEventSynchronize(stop));
+  float ms = 0;
+  WEFT_CUDA(cudaEventElapsedTime(&ms, start, stop));
+  return ms;
 }
 
 int64_t Replays(double wanted_ms, float one_ms) {
@@ -40,32 +50,22 @@ double LoadTimes::LoadMilliseconds() const {
 
 std::vector<float> LoadTimes::Of(std::span<const cudaGraphExec_t> recordings, std::span<const float> burst_ms) {
   auto replay = [&](size_t i, double wanted_ms) {
-    for (int64_t n = Replays(wanted_ms, burst_ms[i]); n > 0; n--) WEFT_CUDA(cudaGraphLaunch(recordings[i], stream_));
+    int64_t count = Replays(wanted_ms, burst_ms[i]);
+    for (int64_t n = 0; n < count; n++) WEFT_CUDA(cudaGraphLaunch(recordings[i], stream_));
+    return count;
   };
   replay(0, LoadMilliseconds());
-  std::vector<size_t> order;
-  std::vector<Event> marks;
-  marks.push_back(Mark(stream_));
+  std::vector<float> means(recordings.size());
   for (int round = 0; round < kRounds; round++)
     for (size_t k = 0; k < recordings.size(); k++) {
-      order.push_back(round % 2 ? recordings.size() - 1 - k : k);
-      replay(order.back(), kTurnMilliseconds);
-      marks.push_back(Mark(stream_));
+      size_t i = round % 2 ? recordings.size() - 1 - k : k;
+      replay(i, kSettleMilliseconds);
+      Event start = Mark(stream_);
+      int64_t count = replay(i, kTurnMilliseconds);
+      means[i] += Milliseconds(start.get(), Mark(stream_).get()) / float(count * kRounds);
     }
-  WEFT_CUDA(cudaEventSynchronize(marks.back().get()));
-  std::vector<std::vector<float>> turns(recordings.size());
-  for (size_t i = 0; i < order.size(); i++) {
-    float ms = 0;
-    WEFT_CUDA(cudaEventElapsedTime(&ms, marks[i].get(), marks[i + 1].get()));
-    turns[order[i]].push_back(ms / float(Replays(kTurnMilliseconds, burst_ms[order[i]])));
-  }
   hot_ = std::chrono::steady_clock::now();
-  std::vector<float> medians;
-  for (std::vector<float>& of_one : turns) {
-    std::nth_element(of_one.begin(), of_one.begin() + kRounds / 2, of_one.end());
-    medians.push_back(of_one[kRounds / 2]);
-  }
-  return medians;
+  return means;
 }
 
 }  // namespace weft::cuda
