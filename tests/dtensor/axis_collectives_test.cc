@@ -1,6 +1,6 @@
-// Collectives on DTensors: for every placement of a tensor on two axes, the value stays, the axis has the placement that
-// the collective gives, the other axis keeps its own, and one collective of that kind is sent along the axis unless both
-// axes shard one dim.
+// Collectives on DTensors: for every placement of a tensor on two axes, the value stays, the axis has the placement
+// that the collective gives, the other axis keeps its own, and one collective of that kind is sent along the axis
+// unless both axes shard one dim.
 #include "weft/parallel/dtensor/axis_collectives.h"
 
 #include <fmt/format.h>
@@ -76,8 +76,8 @@ TEST(AxisCollectives, ChangeOneAxisAndKeepTheValue) {
 TEST(AxisCollectives, AreDifferentiable) {
   test::OnMesh(kMesh, [](test::Rank rank) {
     for (const Call& call : Calls()) {
-      DTensor x = Randn(kShape, rank.mesh, {call.from, Replicate()},
-                        {.dtype = DType::kF64, .requires_grad = true, .seed = 4});
+      DTensor x =
+          Randn(kShape, rank.mesh, {call.from, Replicate()}, {.dtype = DType::kF64, .requires_grad = true, .seed = 4});
       Var y = call.fn(x, rank.mesh.shape().names[0]);
       DTensor gradient = DTensor::Of(Grad(SumAll(y * y), {x})[0]);  // [5, 7]
       Tensor want = DTensor::Of(Var(x) * 2.0).FullTensor();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "launcher/bench/compiled_case.h"
 #include "weft/core/base/error.h"
@@ -71,10 +72,14 @@ BatchProgram::BatchProgram(const Plan& plan, const std::vector<Run>& runs, const
   program_.mesh = runtime_.mesh_shape;
   MeasureBackends(program_.graph, runtime_);
   plan_ = MakePlan(program_, runtime_);
-  for (const auto& leaf : plan_.leaves)
-    if (IsFloating(leaf->outputs[0].dtype) && !Writes(leaf->attrs.Text("name")))
-      (IsEntry(leaf->attrs.Text("name")) ? operand_bytes_.entries : operand_bytes_.arena) +=
-          Rounded(BytesOf(leaf->outputs[0]));
+  std::map<std::string, ValueInfo> operands;
+  for (const auto& leaf : plan_.leaves) operands.emplace(leaf->attrs.Text("name"), leaf->outputs[0]);
+  for (const NamedValue& write : program_.graph.writes)  // an entry that is only written is no leaf
+    operands.emplace(write.name, write.value.node().outputs[size_t(write.value.index())]);
+  OperandBytes& o = operand_bytes_;
+  for (const auto& [name, info] : operands)
+    if (IsFloating(info.dtype))
+      (Writes(name) ? o.written : IsEntry(name) ? o.entries : o.arena) += Rounded(BytesOf(info));
 }
 
 IntegerRange BatchProgram::IntegersOf(const std::string& entry) const {
@@ -146,22 +151,35 @@ void BatchProgram::AddWrites(const Step& step, const std::shared_ptr<Node>& node
   }
 }
 
+Operands::Sizes Operands::SizesFor(std::span<const BatchProgram* const> programs) {
+  Sizes sizes{.arena = 0, .operands = kAligned, .entries = kAligned, .written = kAligned};
+  for (const BatchProgram* program : programs) {
+    sizes.arena = std::max(sizes.arena, Rounded(program->plan().arena_bytes));
+    sizes.operands = std::max(sizes.operands, program->operand_bytes().arena);
+    sizes.entries = std::max(sizes.entries, program->operand_bytes().entries);
+    sizes.written = std::max(sizes.written, program->operand_bytes().written);
+  }
+  return sizes;
+}
+
+size_t Operands::BytesFor(std::span<const BatchProgram* const> programs) {
+  Sizes sizes = SizesFor(programs);
+  return sizes.arena + sizes.operands + sizes.entries + sizes.written;
+}
+
 Operands::Operands(const Runtime& runtime, std::span<const BatchProgram* const> programs,
                    std::span<const WindowUse> windows)
-    : runtime_(runtime) {
-  size_t operand_bytes = kAligned, entry_bytes = kAligned;
-  for (const BatchProgram* program : programs) {
-    arena_bytes_ = std::max(arena_bytes_, Rounded(program->plan().arena_bytes));
-    operand_bytes = std::max(operand_bytes, program->operand_bytes().arena);
-    entry_bytes = std::max(entry_bytes, program->operand_bytes().entries);
-  }
+    : runtime_(runtime), sizes_(SizesFor(programs)) {
   constexpr size_t kLeast = 1 << 10, kMost = 1 << 23;  // bytes of random numbers, which are then repeated
-  auto elements = int64_t(std::clamp(std::max(operand_bytes, entry_bytes), kLeast, kMost) / SizeOf(DType::kBF16));
+  size_t largest = std::max({sizes_.operands, sizes_.entries, sizes_.written});
+  auto elements = int64_t(std::clamp(largest, kLeast, kMost) / SizeOf(DType::kBF16));
   random_ = RandomTensor(runtime, DType::kBF16, {elements}, "operands");
-  memory_ = MemoryOf(runtime, arena_bytes_ + operand_bytes, programs, windows);
-  FillRandomly(static_cast<char*>(memory_->data()) + arena_bytes_, memory_->bytes() - arena_bytes_);
-  entries_ = runtime.memory().Allocate(entry_bytes);
-  FillRandomly(entries_->data(), entries_->bytes());
+  memory_ = MemoryOf(runtime, sizes_.arena + sizes_.operands, programs, windows);
+  FillRandomly(static_cast<char*>(memory_->data()) + sizes_.arena, memory_->bytes() - sizes_.arena);
+  for (auto [buffer, bytes] : {std::pair(&entries_, sizes_.entries), {&written_, sizes_.written}}) {
+    *buffer = runtime.memory().Allocate(bytes);
+    FillRandomly((*buffer)->data(), bytes);
+  }
 }
 
 void Operands::FillRandomly(void* data, size_t bytes) {
@@ -184,25 +202,32 @@ Tensor Operands::Integers(const ValueInfo& info, IntegerRange range) {
 }
 
 std::unique_ptr<Executable> Operands::Bind(const BatchProgram& program) {
-  size_t in_arena = arena_bytes_, in_entries = 0;
+  size_t in_arena = sizes_.arena, in_entries = 0, in_written = 0;
   auto bind = [&](const std::string& name, const ValueInfo& info) {
     if (!IsFloating(info.dtype)) {
       Tensor integers = Integers(info, program.IntegersOf(name));
       return program.Writes(name) ? integers.Clone() : integers;
     }
-    if (program.Writes(name)) {
-      Tensor own = Tensor::Empty(info.dtype, info.shape, runtime_.memory());
-      FillRandomly(own.data(), own.bytes());
-      return own;
-    }
-    bool entry = program.IsEntry(name);
-    size_t& offset = entry ? in_entries : in_arena;
-    Tensor operand(entry ? entries_ : memory_, offset, info.dtype, info.shape);
+    bool writes = program.Writes(name), entry = program.IsEntry(name);
+    size_t& offset = writes ? in_written : entry ? in_entries : in_arena;
+    Tensor operand(writes ? written_ : entry ? entries_ : memory_, offset, info.dtype, info.shape);
     offset += Rounded(operand.bytes());
     return operand;
   };
   Plan plan = program.plan();
   return std::make_unique<Executable>(std::move(plan), program.runtime(), bind, memory_);
+}
+
+std::vector<size_t> LeftOut(std::span<const BatchProgram* const> programs, size_t bytes) {
+  std::vector<size_t> order(programs.size()), out;
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return Operands::BytesFor(programs.subspan(a, 1)) < Operands::BytesFor(programs.subspan(b, 1));
+  });
+  std::vector<const BatchProgram*> kept;
+  for (size_t i : order) kept.push_back(programs[i]);
+  for (; !kept.empty() && Operands::BytesFor(kept) > bytes; kept.pop_back()) out.push_back(order[kept.size() - 1]);
+  return out;
 }
 
 }  // namespace weft

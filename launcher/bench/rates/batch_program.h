@@ -32,14 +32,14 @@ class BatchProgram {
 
   const Plan& plan() const { return plan_; }
   const Runtime& runtime() const { return runtime_; }
-  // Bytes of the operands that may have any value and keep it, each rounded up to 256: those in the plan's arena, and
-  // those in entries of the state.
+  // Bytes of the floating operands, each rounded up to 256: those in the plan's arena, those in entries of the state
+  // that are read, and those in entries that are written.
   struct OperandBytes {
-    size_t arena = 0, entries = 0;
+    size_t arena = 0, entries = 0, written = 0;
   };
   const OperandBytes& operand_bytes() const { return operand_bytes_; }
   bool IsEntry(const std::string& operand) const { return entries_.contains(operand); }
-  // Whether an entry is written, so that it needs memory of its own.
+  // Whether an entry is written.
   bool Writes(const std::string& entry) const { return written_.contains(entry); }
   // Returns the values that an entry of integers may have, for example of token ids.
   IntegerRange IntegersOf(const std::string& entry) const;
@@ -67,9 +67,12 @@ bool MayRepeat(const Plan& plan, size_t first, size_t count);
 // Whether a batch writes any of its results into memory that it did not get for them.
 bool WritesInPlace(const Plan& plan, size_t first, size_t count);
 
-// Memory that several programs use in turns: random operands that none of them writes, and one arena.
+// Memory that several programs use in turns: random operands that none of them writes, those that they write, and one
+// arena.
 class Operands {
  public:
+  // Returns the bytes that the programs need, without integers.
+  static size_t BytesFor(std::span<const BatchProgram* const> programs);
   // With `windows`, what a step has in its arena is in these windows, so that collectives are made as a step with them
   // makes its own. Collective over the runtime's mesh then, and throws Error if there can be none.
   Operands(const Runtime& runtime, std::span<const BatchProgram* const> programs,
@@ -81,12 +84,21 @@ class Operands {
   Tensor Integers(const ValueInfo& info, IntegerRange range);  // random
   void FillRandomly(void* data, size_t bytes);
 
+  // The most that a program needs of each kind.
+  struct Sizes {
+    size_t arena = 0, operands = 0, entries = 0, written = 0;
+  };
+  static Sizes SizesFor(std::span<const BatchProgram* const> programs);
+
   Runtime runtime_;
   Tensor random_;  // bf16 [n], standard normal; as f32 its values are near those too
-  size_t arena_bytes_ = 0;
+  Sizes sizes_;
   BufferPtr memory_;  // the arena, then its operands
-  BufferPtr entries_;
+  BufferPtr entries_, written_;
   std::map<std::string, Tensor> integers_;
 };
+
+// Returns which programs to leave out so that the others fit into so many bytes: those that need the most.
+std::vector<size_t> LeftOut(std::span<const BatchProgram* const> programs, size_t bytes);
 
 }  // namespace weft

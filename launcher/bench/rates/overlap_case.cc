@@ -13,11 +13,12 @@ constexpr int kCollectives = 4;  // in a run
 // The products take so many times as long as the collectives, so that these are hidden.
 constexpr double kLonger = 1.5;
 
-// Returns the part of this class that moves the most bytes, of one plan or, with null, of any.
-const StepPart* Largest(const StepParts& parts, WorkClass kind, const Plan* plan) {
+// Returns the part of this class that moves the most bytes, of one plan or, with null, of any, among those with a time.
+const StepPart* Largest(const StepParts& parts, const std::map<std::string, double>& ms, WorkClass kind,
+                        const Plan* plan) {
   const StepPart* largest = nullptr;
   for (const auto& [name, part] : parts) {
-    if (part.work.kind != kind || (plan && part.plan != plan)) continue;
+    if (part.work.kind != kind || (plan && part.plan != plan) || !ms.contains(part.work.name)) continue;
     bool repeats = kind == WorkClass::kCollective ? !WritesInPlace(*part.plan, part.first, part.count)
                                                   : MayRepeat(*part.plan, part.first, part.count);
     if (repeats && (!largest || part.work.bytes > largest->work.bytes)) largest = &part;
@@ -28,9 +29,9 @@ const StepPart* Largest(const StepParts& parts, WorkClass kind, const Plan* plan
 }  // namespace
 
 std::optional<OverlapCase> OverlapCase::Of(const StepParts& parts, const std::map<std::string, double>& ms) {
-  const StepPart* collective = Largest(parts, WorkClass::kCollective, nullptr);
+  const StepPart* collective = Largest(parts, ms, WorkClass::kCollective, nullptr);
   if (!collective) return std::nullopt;
-  const StepPart* product = Largest(parts, WorkClass::kProduct, collective->plan);
+  const StepPart* product = Largest(parts, ms, WorkClass::kProduct, collective->plan);
   if (!product) return std::nullopt;
   return OverlapCase(*product, *collective, ms.at(product->work.name), ms.at(collective->work.name));
 }

@@ -1,11 +1,14 @@
 #include "launcher/bench/rates/step_parts.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <numeric>
 
 #include "fmt/format.h"
+#include "weft/core/base/memory.h"
+#include "weft/core/host/notice.h"
 
 namespace weft {
 namespace {
@@ -17,6 +20,7 @@ constexpr int64_t kMinTurns = 5, kMaxTurns = 200;
 // A program that runs so long hides what the launch of a recording costs.
 constexpr double kRunMs = 0.2;
 constexpr int64_t kMaxCopies = 64;
+constexpr double kShareOfFree = 0.9;  // of a GPU's free memory; the rest is for integers, recordings and copies
 
 }  // namespace
 
@@ -50,6 +54,7 @@ std::map<std::string, double> PartsBench::Run(bool settles) {
   std::map<std::string, double> ms;
   if (parts_.empty()) return ms;
   Compile();
+  if (parts_.empty()) return ms;
   std::vector<std::function<void(int64_t)>> runs;
   for (size_t i = 0; i < parts_.size(); i++)
     runs.emplace_back([this, i](int64_t calls) {
@@ -69,11 +74,14 @@ std::map<std::string, double> PartsBench::Run(bool settles) {
 void PartsBench::Compile() {
   copies_.assign(parts_.size(), 1);
   turns_.assign(parts_.size(), 1);
-  Bind([](size_t) { return 1; });
+  MakePrograms([](size_t) { return 1; });
+  if (job_.on_gpu()) LeaveOutTooLarge();
+  Bind();
   std::vector<double> ms = OnceEach();
   if (job_.on_gpu()) {  // on the CPU a call costs the host little, and heat does not matter
     made_.clear();
-    Bind([&](size_t i) { return std::clamp(int64_t(std::ceil(kRunMs / ms[i])), int64_t(1), kMaxCopies); });
+    MakePrograms([&](size_t i) { return std::clamp(int64_t(std::ceil(kRunMs / ms[i])), int64_t(1), kMaxCopies); });
+    Bind();
     for (size_t i = 0; i < parts_.size(); i++) {
       turns_[i] = std::max<int64_t>(1, (parts_[i].times + copies_[i] / 2) / copies_[i]);
       ms[i] *= double(copies_[i] * turns_[i]);
@@ -82,17 +90,41 @@ void PartsBench::Compile() {
   turn_ms_ = std::max(1.0, std::accumulate(ms.begin(), ms.end(), 0.0));
 }
 
-void PartsBench::Bind(absl::FunctionRef<int64_t(size_t)> copies) {
+void PartsBench::MakePrograms(absl::FunctionRef<int64_t(size_t)> copies) {
   programs_.clear();
-  std::vector<const BatchProgram*> all;
   for (size_t i = 0; i < parts_.size(); i++) {
     const StepPart& part = parts_[i];
     copies_[i] = MayRepeat(*part.plan, part.first, part.count) ? copies(i) : 1;
     std::vector<BatchProgram::Run> runs{{part.first, part.count, copies_[i]}};
     programs_.push_back(std::make_unique<BatchProgram>(*part.plan, runs, RuntimeOf(part)));
-    all.push_back(programs_.back().get());
   }
-  operands_.emplace(job_.runtime(), all, windows_);
+}
+
+std::vector<const BatchProgram*> PartsBench::programs() const {
+  std::vector<const BatchProgram*> all;
+  for (const auto& program : programs_) all.push_back(program.get());
+  return all;
+}
+
+// A mesh of all meshes may have an update of more state than a GPU holds.
+void PartsBench::LeaveOutTooLarge() {
+  auto bytes = double(job_.context.device(job_.device).MemoryNow().free) * kShareOfFree;
+  job_.mesh.World().AllReduce(&bytes, &bytes, 1, DType::kF64, ReduceOp::kMin);
+  std::vector<size_t> out = LeftOut(programs(), size_t(bytes));
+  std::sort(out.rbegin(), out.rend());
+  for (size_t i : out) {
+    if (job_.context.rank() == 0)
+      PrintNote("weft bench: {} needs {} and is not timed, as the GPU has {} for it", parts_[i].work.name,
+                BytesText(Operands::BytesFor(std::array{std::as_const(programs_[i]).get()})), BytesText(size_t(bytes)));
+    parts_.erase(parts_.begin() + std::ptrdiff_t(i));
+    programs_.erase(programs_.begin() + std::ptrdiff_t(i));
+  }
+  copies_.resize(parts_.size());
+  turns_.resize(parts_.size());
+}
+
+void PartsBench::Bind() {
+  operands_.emplace(job_.runtime(), programs(), windows_);
   for (auto& program : programs_) made_.push_back(operands_->Bind(*program));
 }
 

@@ -33,14 +33,18 @@ class PartsBench {
   // Collectives are made in memory with `windows` (batch_program.h).
   PartsBench(const BenchJob& job, std::vector<StepPart> parts, std::vector<WindowUse> windows = {})
       : job_(job), parts_(std::move(parts)), windows_(std::move(windows)) {}
-  // Returns the milliseconds of one run of each part, by name. Prints a line for each. `settles`: after the load.
+  // Returns the milliseconds of one run of each part, by name. Prints a line for each. `settles`: after the load. Parts
+  // for which a rank's GPU lacks memory are left out, with a note that names them.
   std::map<std::string, double> Run(bool settles = true);
 
  private:
   double SettleSeconds() const;
   Runtime RuntimeOf(const StepPart& part) const;
   void Compile();
-  void Bind(absl::FunctionRef<int64_t(size_t)> copies);
+  void MakePrograms(absl::FunctionRef<int64_t(size_t)> copies);
+  std::vector<const BatchProgram*> programs() const;
+  void LeaveOutTooLarge();
+  void Bind();
   std::vector<double> OnceEach() const;
   std::vector<CallTimes> Measure(std::span<const BenchWork> works, double seconds) const;
   void Print(const StepPart& part, CallTimes times) const;

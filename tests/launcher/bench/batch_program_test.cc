@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "double/group_double.h"
@@ -178,6 +179,55 @@ TEST(Operands, LetEveryBatchRun) {
       }
     });
   }
+}
+
+// All batches of a step run in turns in memory for one of them.
+TEST(Operands, AreSharedByTheBatchesOfAStep) {
+  Layout layout{.micro_batch = 4};
+  testing_::OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+    Job job{.model = Model("llama"), .precision = {DType::kF32, DType::kF32, DType::kF32}, .global_batch = 8};
+    TrainingStep step(job.model, OptionsOf(job, layout));
+    Runtime runtime = RuntimeOf(context, mesh);
+    StepPlans plans = step.Compile(runtime);
+    StepParts parts;
+    AddParts(plans.step, runtime, 1, parts);
+    std::vector<std::unique_ptr<BatchProgram>> owned;
+    std::vector<const BatchProgram*> programs;
+    size_t sum = 0, most = 0, writes = 0;
+    for (const auto& [name, part] : parts) {
+      owned.push_back(std::make_unique<BatchProgram>(
+          plans.step, std::vector<BatchProgram::Run>{{part.first, part.count}}, runtime));
+      programs.push_back(owned.back().get());
+      size_t bytes = Operands::BytesFor(std::span(&programs.back(), 1));
+      sum += bytes;
+      most = std::max(most, bytes);
+      writes += programs.back()->operand_bytes().written > 0;
+    }
+    EXPECT_GT(writes, 3u);
+    EXPECT_GE(Operands::BytesFor(programs), most);
+    EXPECT_LT(Operands::BytesFor(programs), sum / 4);
+    Operands operands(runtime, programs);
+    std::vector<std::unique_ptr<Executable>> runs;
+    for (const BatchProgram* program : programs) runs.push_back(operands.Bind(*program));
+    for (int turn = 0; turn < 3; turn++)
+      for (const auto& run : runs) run->Run();
+
+    // For every limit the others fit, one more would not, and none that is left out needs less than one that is not.
+    for (size_t limit = 0; limit <= Operands::BytesFor(programs); limit += std::max<size_t>(1, most / 16)) {
+      std::vector<size_t> out = LeftOut(programs, limit);
+      std::vector<const BatchProgram*> kept;
+      for (size_t i = 0; i < programs.size(); i++)
+        if (std::find(out.begin(), out.end(), i) == out.end()) kept.push_back(programs[i]);
+      EXPECT_TRUE(kept.empty() || Operands::BytesFor(kept) <= limit);
+      for (size_t i : out)
+        for (const BatchProgram* one : kept)
+          EXPECT_GE(Operands::BytesFor(std::span(&programs[i], 1)), Operands::BytesFor(std::span(&one, 1)));
+      if (out.empty()) continue;
+      kept.push_back(programs[out.back()]);
+      EXPECT_GT(Operands::BytesFor(kept), limit);
+    }
+    EXPECT_TRUE(LeftOut(programs, Operands::BytesFor(programs)).empty());
+  });
 }
 
 // So each collective of a step is made as the step makes it: by copy engines or by symmetric kernels.
