@@ -198,9 +198,12 @@ absl::StatusOr<std::string> PictureOf(const std::vector<ReportedRun>& runs, cons
 
 absl::StatusOr<std::string> TextOf(const Request& request) {
   if (IsBenchFile(request.logs[0])) {
-    if (request.is_picture()) return Bad(fmt::format("expected OUT.html for measurements, got {}", request.out));
+    if (request.chart != "all")
+      return Bad(fmt::format("expected no chart= for measurements, whose pictures have all charts, got chart={}",
+                             request.chart));
     absl::StatusOr<Scaling> scaling = ReadScaling(request.logs);
     if (!scaling.ok()) return scaling.status();
+    if (request.is_picture()) return PictureOf(*scaling);
     return HtmlScaling(*scaling, fmt::format("{}", fmt::join(request.names, ", ")));
   }
   std::vector<ReportedRun> runs;

@@ -1,6 +1,7 @@
 #include "launcher/report/scaling.h"
 
 #include <algorithm>
+#include <deque>
 #include <set>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "launcher/report/chart_style.h"
 #include "launcher/report/log_lines.h"
 #include "launcher/report/page.h"
+#include "launcher/report/picture.h"
 #include "weft/train/io/json_object.h"
 
 namespace weft {
@@ -95,15 +97,38 @@ std::string RateTable(const std::vector<const ScalingCase*>& cases) {
   return Table(head, rows);
 }
 
-// Returns one chart. Requires 1 to kCurveColors cases.
-std::string RateFigure(const std::string& title, std::span<const ScalingCase* const> cases) {
-  std::vector<Series> series(cases.size());
-  Chart chart{.title = title, .unit = cases.front()->unit, .x = "ranks", .over = "ranks", .from_zero = true};
-  for (size_t i = 0; i < cases.size(); i++) {
-    for (const auto& [ranks, rate] : cases[i]->rates) series[i].Add(ranks, rate);
-    chart.curves.push_back({.name = cases[i]->name, .series = &series[i], .color = int(i)});
+// The cases of a kind and unit, which share charts and a table.
+struct Group {
+  std::string kind, unit;
+  std::vector<const ScalingCase*> cases;
+};
+std::vector<Group> GroupsOf(const Scaling& scaling) {
+  std::vector<Group> groups;
+  for (const ScalingCase& c : scaling.cases) {
+    auto same = [&](const Group& g) { return g.kind == c.kind && g.unit == c.unit; };
+    auto at = std::find_if(groups.begin(), groups.end(), same);
+    if (at == groups.end()) at = groups.insert(at, {c.kind, c.unit, {}});
+    at->cases.push_back(&c);
   }
-  return Figure(std::move(chart));
+  return groups;
+}
+
+// Returns the charts of a group, of at most kCurveColors cases each. `series` owns their values.
+std::vector<Chart> ChartsOf(const Group& group, std::deque<Series>& series) {
+  std::vector<Chart> charts;
+  for (size_t i = 0; i < group.cases.size(); i++) {
+    const ScalingCase& one = *group.cases[i];
+    if (i % size_t(kCurveColors) == 0)
+      charts.push_back({.title = fmt::format("{} in {}, by ranks", group.kind, group.unit),
+                        .unit = group.unit + " per rank",
+                        .x = "ranks",
+                        .over = "ranks",
+                        .from_zero = true});
+    Series& values = series.emplace_back();
+    for (const auto& [ranks, rate] : one.rates) values.Add(ranks, rate);
+    charts.back().curves.push_back({.name = one.name, .series = &values, .color = int(i) % kCurveColors});
+  }
+  return charts;
 }
 
 }  // namespace
@@ -123,22 +148,22 @@ absl::StatusOr<Scaling> ReadScaling(std::span<const std::string> paths) {
 
 std::string HtmlScaling(const Scaling& scaling, const std::string& name) {
   std::string body;
-  std::vector<std::pair<std::string, std::string>> groups;  // pairs of kind and unit
-  for (const ScalingCase& c : scaling.cases)
-    if (std::pair group{c.kind, c.unit}; std::find(groups.begin(), groups.end(), group) == groups.end())
-      groups.push_back(group);
-  for (const auto& [kind, unit] : groups) {
-    std::vector<const ScalingCase*> cases;
-    for (const ScalingCase& c : scaling.cases)
-      if (c.kind == kind && c.unit == unit) cases.push_back(&c);
-    std::string title = fmt::format("{} in {}, by ranks", kind, unit);
-    for (size_t i = 0; i < cases.size(); i += size_t(kCurveColors))
-      body += RateFigure(title, std::span(cases).subspan(i, std::min(cases.size() - i, size_t(kCurveColors))));
-    body += RateTable(cases);
+  for (const Group& group : GroupsOf(scaling)) {
+    std::deque<Series> series;
+    for (Chart& chart : ChartsOf(group, series)) body += Figure(std::move(chart));
+    body += RateTable(group.cases);
   }
   std::vector<std::vector<std::string>> places;
   for (const std::string& place : scaling.places) places.push_back({place});
   return Page(name, body + Table({"measured on"}, places));
+}
+
+std::string PictureOf(const Scaling& scaling) {
+  std::deque<Series> series;
+  std::vector<Chart> all;
+  for (const Group& group : GroupsOf(scaling))
+    for (Chart& chart : ChartsOf(group, series)) all.push_back(std::move(chart));
+  return Picture(std::move(all));
 }
 
 }  // namespace weft

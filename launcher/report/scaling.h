@@ -1,5 +1,5 @@
-// Scaling: measurements of `weft bench --json` on different numbers of ranks, as one page. It shows the rate per rank
-// over the number of ranks.
+// Scaling: measurements of `weft bench --json` on different numbers of ranks, as one page or picture. It shows the rate
+// per rank over the number of ranks.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -31,5 +31,7 @@ absl::StatusOr<Scaling> ReadScaling(std::span<const std::string> paths);
 // Returns a page with charts of at most kCurveColors cases and a table for each kind and unit. The percentages in a
 // table are relative to the rate on the fewest ranks. `name` is the heading of the page.
 std::string HtmlScaling(const Scaling& scaling, const std::string& name);
+// Returns the charts of the page as a picture (picture.h).
+std::string PictureOf(const Scaling& scaling);
 
 }  // namespace weft

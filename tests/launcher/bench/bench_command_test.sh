@@ -76,6 +76,9 @@ grep -q 'on .* 2 ranks\|, 2 ranks on ' "$dir/out" || fail "expected the ranks in
 
 # The rate of a rank over the ranks.
 run 0 "$dir/all.html: the measurement of $dir/all.jsonl" report "$dir/all.jsonl"
+run 0 "$dir/all.svg: the measurement of $dir/all.jsonl" report "$dir/all.jsonl" "out=$dir/all.svg"
+grep -q "by ranks" "$dir/all.svg" || fail "expected a picture of the rates by ranks"
+run 2 "got chart=loss" report "$dir/all.jsonl" "out=$dir/all.svg" chart=loss
 for text in "gemm in TFLOP/s, by ranks" "collective in GB/s bus, by ranks" "step in tokens/s, by ranks" "<svg" "over ranks" "2 ranks"; do
   grep -qF "$text" "$dir/all.html" || fail "expected '$text' in the page"
 done

@@ -13,6 +13,7 @@
 #include "launcher/bench/bus_bandwidth.h"
 #include "launcher/bench/collective_case.h"
 #include "launcher/bench/number_list.h"
+#include "launcher/report/picture.h"
 #include "launcher/report/scaling.h"
 #include "train/temp_folder.h"
 #include "weft/dist/group/local/local_group.h"
@@ -255,6 +256,10 @@ TEST(Scaling, ReadsTheLinesOfTheBench) {
   EXPECT_EQ(scaling->places.size(), 1u);
   std::string page = HtmlScaling(*scaling, "bench");
   EXPECT_NE(page.find("<td>4 (33 %)</td>"), page.npos);
+  std::string picture = PictureOf(*scaling);
+  EXPECT_EQ(picture.find(kPictureBegin), 0u);
+  for (const char* shown : {"gemm in TFLOP/s, by ranks", "TFLOP/s per rank", "a f32 cpu", "b f32 cpu"})
+    EXPECT_NE(picture.find(shown), picture.npos) << shown;
   folder.Write("bench.jsonl", text + "{\"kind\":\"gemm\"}\n");
   EXPECT_NE(ReadScaling(std::vector{path}).status().message().find("bench.jsonl:6: expected case as a string"),
             std::string::npos);
