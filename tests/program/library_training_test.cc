@@ -33,9 +33,14 @@ void ExpectSameTraining(const Job& job, const Layout& layout) {
     RankRun want(job, layout, context, mesh);
     std::unique_ptr<Model> model = MakeModel(job.model);
     const StepOptions& o = want.options;
-    State state = Init(
-        *model, o.optimizer, mesh,
-        {.plan = o.model.plan, .precision = o.model.precision, .fsdp = o.model.fsdp, .clip = o.clip, .seed = o.seed});
+    State state = Init(*model, o.optimizer, mesh,
+                       {.plan = o.model.plan,
+                        .precision = o.model.precision,
+                        .fsdp = o.model.fsdp,
+                        .regather = o.model.regather,
+                        .copies = o.model.copies,
+                        .clip = o.clip,
+                        .seed = o.seed});
     EagerScope eager(mesh);
     auto step = Compile(
         [&](Var tokens, Var targets) {
@@ -69,6 +74,45 @@ TEST(LibraryTraining, HasTheBitsOfWeftTrain) {
   for (ExecutorKind executor : {ExecutorKind::kInterpret, ExecutorKind::kEager})
     ExpectSameTraining({.model = TinyGpt2(), .precision = {DType::kBF16, DType::kF32, DType::kF32}},
                        {.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .executor = executor});
+}
+
+TEST(LibraryTraining, KeepsCopiesOfWeights) {
+  for (const char* family : kFamilies)
+    for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
+      for (bool regather : {true, false})
+        ExpectSameTraining({.model = Tiny(family), .precision = {DType::kBF16, DType::kF32, DType::kF32}},
+                           {.dp = 2, .fsdp = fsdp, .regather = regather, .copies = true});
+}
+
+TEST(LibraryTraining, RefreshesCopiesOfParametersFromElsewhere) {
+  for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
+    OnMesh({.dp = 2}, [&](Context&, DeviceMesh& mesh) {
+      TransformerConfig config = TinyGpt2();
+      config.dropout = 0;  // its masks depend on the seed
+      std::unique_ptr<Model> model = MakeModel(config);
+      auto init = [&](uint64_t seed) {
+        Precision precision{DType::kBF16, DType::kF32, DType::kF32};
+        return Init(*model, AdamW(1e-2), mesh, {.precision = precision, .fsdp = fsdp, .copies = true, .seed = seed});
+      };
+      State one = init(1), other = init(2);
+      auto losses = [&](State& state) {
+        auto step = Compile(
+            [&](Var x) {
+              Loss loss = model->LossOf(x, x);
+              return state.optimizer().Step(loss, Grad(loss, model->Parameters())).first;
+            },
+            state);
+        Tensor tokens = Tensor::Zeros(DType::kI32, {2, 7});
+        double first = step(tokens).Item();
+        return std::pair(first, step(tokens).Item());
+      };
+      for (const Parameter* p : model->Parameters()) {
+        Tensor &from = one.At(p->path()).local, &to = other.At(p->path()).local;
+        std::memcpy(to.data(), from.data(), to.bytes());
+      }
+      other.optimizer().RefreshCopies(other);
+      EXPECT_EQ(losses(other), losses(one));
+    });
 }
 
 TEST(LibraryTraining, SetsItsLearningRate) {

@@ -12,7 +12,12 @@ namespace weft {
 namespace {
 
 ModelScope::Options ModelOptions(const MeshShape& mesh, const StateOptions& o) {
-  return {.mesh = mesh, .plan = o.plan, .precision = o.precision, .fsdp = o.fsdp, .regather = o.regather};
+  return {.mesh = mesh,
+          .plan = o.plan,
+          .precision = o.precision,
+          .fsdp = o.fsdp,
+          .regather = o.regather,
+          .copies = o.copies};
 }
 
 void CheckLike(const State::Entry& entry, const std::string& name, const Var& value, const Loc& loc) {

@@ -23,7 +23,8 @@ struct StateOptions {
   Precision precision{};
   Fsdp fsdp = Fsdp::kNone;
   bool regather = true;
-  uint64_t seed = 0;  // of initial weights and of random ops
+  bool copies = false;  // of parameters, in the types in which they are used (ModelScope::Options)
+  uint64_t seed = 0;    // of initial weights and of random ops
 };
 
 class State {

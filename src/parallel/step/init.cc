@@ -30,7 +30,13 @@ State Init(const Module& model, const Optimizer& optimizer, DeviceMesh& mesh, co
              fmt::format("Init at {}: expected compute f64, f32 or bf16, got f16, whose gradients need a loss scale; "
                          "train with weft train, or with a TrainingStep",
                          ToString(loc)));
-  State state(mesh, {.plan = o.plan, .precision = o.precision, .fsdp = o.fsdp, .regather = o.regather, .seed = o.seed},
+  State state(mesh,
+              {.plan = o.plan,
+               .precision = o.precision,
+               .fsdp = o.fsdp,
+               .regather = o.regather,
+               .copies = o.copies,
+               .seed = o.seed},
               loc);
   StepOptions options = OptionsOf(state, optimizer, o.clip);
   AddEntries(state, ParameterEntries(model, state.model()));
@@ -52,6 +58,10 @@ std::pair<Var, Var> OptimizerStep::Step(const Loss& loss, std::span<const Var> g
     if (out.name == "grad_norm") norm = out.value;
   }
   return {mean, norm};
+}
+
+void OptimizerStep::RefreshCopies(State& state) const {
+  weft::RefreshCopies(model_, options_.model, state, state.runtime());
 }
 
 void OptimizerStep::SetLearningRate(State& state, double lr) { state.SetScalar(entry::kLr, lr); }

@@ -23,6 +23,8 @@ struct InitOptions {
   Precision precision{};
   Fsdp fsdp = Fsdp::kNone;
   bool regather = true;
+  // Keeps parameters in the types in which they are used too. The update writes both, so that no step casts them.
+  bool copies = false;
   double clip = 0;  // maximum of the global gradient norm; 0: no clipping
   uint64_t seed = 0;
 };
@@ -43,6 +45,9 @@ class OptimizerStep {
   // gradient over all parameters before clipping. Both are replicated scalars. Must be called in a function that is
   // compiled or run over the State. Throws Error if the number of gradients is wrong.
   std::pair<Var, Var> Step(const Loss& loss, std::span<const Var> gradients) const;
+  // Sets the copies of parameters. Call it after something else than the update, such as a checkpoint, set the
+  // parameters of a State with copies, or with fsdp: gradients.
+  void RefreshCopies(State& state) const;
   // Sets the learning rate of all later updates.
   static void SetLearningRate(State& state, double lr);
 
