@@ -57,15 +57,24 @@ std::string SharedGpu(const Offer& mine, Bootstrap& bootstrap) {
   return "";
 }
 
-// Opens this rank's GPU. Returns the first fault, or "". The ranks check one requirement after the other, so that all
-// return the same fault.
-std::string OpenOnRanks(Bootstrap& bootstrap, Context& context) {
+// Why the ranks have no GPUs. `has_gpus`: each has its own, and something else is wrong with the host.
+struct Fault {
+  std::string text;  // "": none
+  bool has_gpus = false;
+};
+
+// Opens this rank's GPU. The ranks check one requirement after the other, so that all return the same fault.
+Fault OpenOnRanks(bool automatic, Bootstrap& bootstrap, Context& context) {
+  // Who asks for GPUs hears of this before anything is opened. Else it matters only where there are GPUs.
+  std::string fault = automatic ? "" : FirstFault(NcclLibrary::CheckEnvironment(), bootstrap);
+  if (!fault.empty()) return {fault};
   Offer mine = OfferOf(bootstrap);
-  std::string fault = FirstFault(mine.fault, bootstrap);
+  fault = FirstFault(mine.fault, bootstrap);
   if (fault.empty()) fault = SharedGpu(mine, bootstrap);
-  if (!fault.empty()) return fault;
+  if (!fault.empty()) return {fault};
   fault = FirstFault(NcclLibrary::Open(bootstrap.world_size(), IsOneHost(bootstrap)).status(), bootstrap);
-  return fault.empty() ? FirstFault(OpenCuda(context, mine.index), bootstrap) : fault;
+  if (!fault.empty()) return {fault, true};
+  return {FirstFault(OpenCuda(context, mine.index), bootstrap)};
 }
 
 // Returns whether the ranks should look for GPUs. Looking for the driver first makes runs on hosts without one as fast
@@ -87,11 +96,12 @@ absl::StatusOr<DeviceKind> OpenDevice(std::optional<DeviceKind> wanted, Bootstra
                                       Notices& notices) {
   bool automatic = !wanted;
   if (wanted == DeviceKind::kCpu || !LookForGpus(automatic, bootstrap, notices)) return DeviceKind::kCpu;
-  std::string fault =
-      bootstrap.world_size() > 1 ? OpenOnRanks(bootstrap, context) : std::string(OpenCuda(context, 0).message());
-  if (fault.empty()) return DeviceKind::kCuda;
-  if (!automatic) return absl::InvalidArgumentError(fault);
-  notices.Say("device auto is the CPU: " + fault);
+  Fault fault = bootstrap.world_size() > 1 ? OpenOnRanks(automatic, bootstrap, context)
+                                           : Fault{std::string(OpenCuda(context, 0).message())};
+  if (fault.text.empty()) return DeviceKind::kCuda;
+  // A run on the CPU of a host with a GPU for each rank would only be slow.
+  if (!automatic || fault.has_gpus) return absl::InvalidArgumentError(fault.text);
+  notices.Say("device auto is the CPU: " + fault.text);
   return DeviceKind::kCpu;
 }
 

@@ -69,14 +69,18 @@ absl::Status NcclLibrary::HasWindows() const {
   return absl::UnimplementedError(fmt::format("NCCL {} has no {}", NcclVersionText(version_), missing));
 }
 
+absl::Status NcclLibrary::CheckEnvironment() {
+  const char* multicast = std::getenv("NCCL_NVLS_ENABLE");
+  if (!multicast || std::strcmp(multicast, "0") == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("NCCL_NVLS_ENABLE: expected 0, as Weft does without NVLink multicast, got \"{}\"; unset it or set it "
+                  "to 0",
+                  multicast));
+}
+
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclLibrary::Open(int ranks, bool one_host,
                                                                      const std::string& file) {
-  const char* multicast = std::getenv("NCCL_NVLS_ENABLE");
-  if (multicast && std::strcmp(multicast, "0") != 0)
-    return absl::FailedPreconditionError(
-        fmt::format("NCCL_NVLS_ENABLE: expected 0, as Weft does without NVLink multicast, got \"{}\"; unset it or set "
-                    "it to 0",
-                    multicast));
+  if (absl::Status s = CheckEnvironment(); !s.ok()) return s;
   SetEnvironment(one_host);
   void* opened = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed, because it has threads
   if (!opened) return absl::NotFoundError(NotFound(ranks, dlerror()));

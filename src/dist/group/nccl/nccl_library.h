@@ -17,6 +17,9 @@ class NcclLibrary : public nccl::Functions {
   static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Open(int ranks, bool one_host,
                                                                  const std::string& file = "libnccl.so.2");
 
+  // Returns kFailedPrecondition if the environment requests NVLink multicast, as Open does.
+  static absl::Status CheckEnvironment();
+
   int version() const { return version_; }  // 22809 for 2.28.9
   // Returns an error if the library lacks a function of WEFT_NCCL_WINDOW_FUNCTIONS.
   absl::Status HasWindows() const;
