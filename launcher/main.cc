@@ -36,7 +36,8 @@ constexpr Command kCommands[] = {
      Command::kFiles, PrepareCompletions},
     {"doctor", DoctorCommand, "check whether this host, or the hosts of a job, can run Weft", Command::kFiles,
      RankCompletions, true},
-    {"report", ReportCommand, "draw runs from their logs, as a page for a browser", Command::kFiles, ReportCompletions},
+    {"report", ReportCommand, "draw runs or measurements as a page for a browser, or as a picture", Command::kFiles,
+     ReportCompletions},
     {"export", ExportCommand, "write the weights of a checkpoint as Hugging Face's transformers reads them",
      Command::kFiles, ExportCompletions},
 };

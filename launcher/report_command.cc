@@ -109,6 +109,9 @@ absl::Status CheckOut(const Request& request) {
       if (input == request.out || fs::equivalent(input, request.out, error))
         return Bad(fmt::format("OUT would overwrite {}; give another file", input));
     }
+  for (const char* other : {".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf"})
+    if (request.out.ends_with(other))
+      return Bad(fmt::format("expected out=FILE.html or out=FILE.svg, got {}", request.out));
   if (HoldsSomethingElse(request.out, request.is_picture() ? kPictureBegin : "<!DOCTYPE html>"))
     return Bad(fmt::format("OUT would overwrite {}, which is there and is no {}; give another file, or remove it",
                            request.out, request.is_picture() ? "picture" : "page"));

@@ -19,12 +19,13 @@ Axis::Axis(double low, double high, bool logarithmic)
 
 double Axis::At(double value) const { return ((logarithmic_ ? std::log10(value) : value) - low_) / (high_ - low_); }
 
-std::vector<double> Axis::Ticks(int most) const {
+std::vector<double> Axis::Ticks(int most, bool whole) const {
   if (logarithmic_) return Decades();
   double least = (high_ - low_) / most, ten = std::pow(10, std::floor(std::log10(least)));
   double step = 10 * ten;
   for (double round : {5, 2, 1})
     if (round * ten >= least) step = round * ten;
+  if (whole) step = std::max(step, 1.0);
   std::vector<double> ticks;
   for (double i = std::ceil(low_ / step); i * step <= high_ && ticks.size() <= size_t(most); i++)
     ticks.push_back(i * step);

@@ -11,7 +11,8 @@ class Axis {
   Axis(double low, double high, bool logarithmic = false);
   double At(double value) const;  // 0 at the low end, 1 at the high end
   bool logarithmic() const { return logarithmic_; }
-  std::vector<double> Ticks(int most) const;  // about `most` round numbers within the axis
+  // Returns about `most` round numbers within the axis, whole ones if `whole` is set.
+  std::vector<double> Ticks(int most, bool whole = false) const;
 
  private:
   std::vector<double> Decades() const;

@@ -46,7 +46,7 @@ std::string Grid(const Plane& plane) {
   for (double tick : plane.y.Ticks(6))
     svg += fmt::format("<path d=\"M{0} {1:.1f}H{2}\"/><text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
                        kLeft, plane.Y(tick), kWidth - kRight, kLeft - 8, plane.Y(tick) + 4, TickText(tick));
-  for (double tick : plane.x.Ticks(6))
+  for (double tick : plane.x.Ticks(6, /*whole=*/true))
     svg += fmt::format("<path d=\"M{0:.1f} {1}v5\"/><text x=\"{0:.1f}\" y=\"{2}\" text-anchor=\"middle\">{3}</text>\n",
                        plane.X(tick), kHeight - kBottom, kHeight - kBottom + 24, TickText(tick));
   return svg + "</g>\n";

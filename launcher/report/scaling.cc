@@ -22,6 +22,7 @@ struct BenchRecord {
   std::string kind, name, device, dtype, unit, device_name, host, version, commit;
   int64_t ranks = 0;
   std::optional<double> rate;
+  std::string conditions;
 };
 
 absl::Status Unfit(const std::string& place, const std::string& what) {
@@ -52,6 +53,10 @@ absl::StatusOr<BenchRecord> ParseBenchLine(std::string_view line, const std::str
     return Unfit(place, "expected rate as a number or null");
   record.ranks = ranks->get<int64_t>();
   if (rate->is_number()) record.rate = rate->get<double>();
+  Json conditions = {{"on", record.device_name}};
+  for (const char* key : {"labels", "sizes"})
+    if (object->contains(key)) conditions[key] = (*object)[key];
+  record.conditions = conditions.dump();
   return record;
 }
 
@@ -73,7 +78,14 @@ absl::Status AddFile(const std::string& path, Scaling& scaling) {
         fmt::format("{}: {}, weft {} ({})", record->host, record->device_name, record->version, record->commit);
     if (std::find(scaling.places.begin(), scaling.places.end(), place) == scaling.places.end())
       scaling.places.push_back(place);
-    if (record->rate) CaseOf(*record, scaling.cases).rates[record->ranks] = *record->rate;
+    bool alone = record->kind == "collective" && record->ranks == 1;  // it sends nothing
+    if (!record->rate || alone) continue;
+    ScalingCase& one = CaseOf(*record, scaling.cases);
+    auto [before, is_new] = one.conditions.emplace(record->ranks, record->conditions);
+    if (before->second != record->conditions)
+      return Unfit(lines->place(), fmt::format("expected one measurement of {} on {} ranks, got {} after {}", one.name,
+                                               record->ranks, record->conditions, before->second));
+    one.rates[record->ranks] = *record->rate;
   }
   return lines->status();
 }

@@ -16,6 +16,7 @@ namespace weft {
 struct ScalingCase {
   std::string kind, name, unit;  // the name has dtype and device: "512 x 512 x 512 f32 cpu"
   std::map<int64_t, double> rates;
+  std::map<int64_t, std::string> conditions;  // what was measured on so many ranks: labels, sizes, the device's name
 };
 struct Scaling {
   std::vector<ScalingCase> cases;   // in the order of their first lines
@@ -24,8 +25,9 @@ struct Scaling {
 
 // Returns whether weft bench wrote the file: its first line begins with {"kind":.
 bool IsBenchFile(const std::string& path);
-// Reads the lines of all files. Leaves out cases without a rate. Errors name the file and the line, and what was
-// expected.
+// Reads the lines of all files. Leaves out cases without a rate, and collectives of one rank. Errors name the file and
+// the line, and what was expected. It is an error if lines of one case and number of ranks differ in conditions, such
+// as the mesh.
 absl::StatusOr<Scaling> ReadScaling(std::span<const std::string> paths);
 
 // Returns a page with charts of at most kCurveColors cases and a table for each kind and unit. The percentages in a

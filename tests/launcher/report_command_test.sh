@@ -68,6 +68,7 @@ cp "$dir/a.html" "$dir/page.svg"
 run 2 "page.svg, which is there and is no picture" report "$log" "out=$dir/page.svg"
 run 2 "expected out=FILE.svg with chart=loss, got $dir/a.html" report "$log" chart=loss
 run 2 'chart: expected one of all, loss, tokens_per_s, grad_norm, lr, mfu, got "los"; did you mean "loss"?' report "$log" "out=$dir/x.svg" chart=los
+run 2 "expected out=FILE.html or out=FILE.svg, got $dir/x.png" report "$log" "out=$dir/x.png"
 run 2 "expected values for chart=mfu, got none" report "$log" "out=$dir/x.svg" chart=mfu
 
 # Several runs, by log, folder and name: one page, with the keys that differ.

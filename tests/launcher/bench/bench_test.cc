@@ -260,6 +260,18 @@ TEST(Scaling, ReadsTheLinesOfTheBench) {
   EXPECT_EQ(picture.find(kPictureBegin), 0u);
   for (const char* shown : {"gemm in TFLOP/s, by ranks", "TFLOP/s per rank", "a f32 cpu", "b f32 cpu"})
     EXPECT_NE(picture.find(shown), picture.npos) << shown;
+  // Of a case on as many ranks, but measured under other conditions.
+  std::string last = text.substr(text.find("{\"kind\"", text.size() / 3));
+  last = last.substr(0, last.find('\n') + 1);
+  for (auto [key, other] : {std::pair{"\"labels\":{}", "\"labels\":{\"mesh\":\"tp=2\"}"},
+                            {"\"sizes\":{}", "\"sizes\":{\"m\":3}"},
+                            {"\"device_name\":\"x\"", "\"device_name\":\"y\""}}) {
+    std::string line = last;
+    line.replace(line.find(key), std::string_view(key).size(), other);
+    folder.Write("bench.jsonl", text + line);
+    absl::Status status = ReadScaling(std::vector{path}).status();
+    EXPECT_NE(status.message().find("expected one measurement of a f32 cpu on 2 ranks"), std::string::npos) << status;
+  }
   folder.Write("bench.jsonl", text + "{\"kind\":\"gemm\"}\n");
   EXPECT_NE(ReadScaling(std::vector{path}).status().message().find("bench.jsonl:6: expected case as a string"),
             std::string::npos);
