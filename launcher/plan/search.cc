@@ -1,6 +1,7 @@
 #include "launcher/plan/search.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -101,6 +102,13 @@ std::string ReasonsText(const SearchResult& result) {
   return text;
 }
 
+Words GivenAxes(const SearchRequest& request) {
+  Words axes;
+  for (const std::string& word : request.given)
+    if (word.starts_with("mesh") || word.starts_with("--mesh")) axes.push_back(word);
+  return axes;
+}
+
 }  // namespace
 
 absl::StatusOr<SearchResult> Search(const Config& config, const SearchRequest& request, const RatesFile& rates,
@@ -108,6 +116,11 @@ absl::StatusOr<SearchResult> Search(const Config& config, const SearchRequest& r
   if (absl::Status s = CheckDevice(rates, PlannedDevice(config)); !s.ok()) return s;
   SearchResult result = Searcher(config, request, rates, load).Run();
   if (!result.found.empty()) return result;
+  if (result.reasons.empty())
+    return absl::InvalidArgumentError(fmt::format(
+        "--search: expected a mesh of {} devices, got none that has the given axes: {}; leave one of them out, "
+        "or give other devices",
+        request.devices, fmt::join(GivenAxes(request), " ")));
   return absl::InvalidArgumentError(fmt::format(
       "--search: expected a mesh of {} devices on which the step can be planned{}, got none:\n{}", request.devices,
       request.memory > 0 ? fmt::format(" in {} GiB", request.memory) : "", ReasonsText(result)));
