@@ -103,7 +103,13 @@ TEST(AxisCollectives, SayWhatTheyExpect) {
     EXPECT_NE(error.find(fmt::format("expected a DTensor that is Partial on axis \"{}\", got {}", axis, ToString(x))),
               std::string::npos)
         << error;
-    EXPECT_NE(test::ErrorOf([&] { collectives::AllGather(x, "nowhere"); }).find("nowhere"), std::string::npos);
+    auto expect = [&](const std::string& part, auto fn) {
+      std::string text = test::ErrorOf(fn);
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+    };
+    expect("AllGather at axis_collectives_test.cc:", [&] { collectives::AllGather(x, "nowhere"); });
+    expect("expected one of the axes x, y of the mesh, got \"nowhere\"", [&] { collectives::AllGather(x, "nowhere"); });
+    expect("expected a dim of f32 [5, 7] (R, S(0)) on x=2 x y=2, got 2", [&] { collectives::AllToAll(x, "y", 2); });
     EXPECT_NE(test::ErrorOf([&] { collectives::AllToAll({}, axis, 0); }).find("is empty"), std::string::npos);
   });
 }

@@ -16,6 +16,7 @@
 #include "weft/core/transforms/grad.h"
 #include "weft/dist/group/staged/staged_group.h"
 #include "weft/kernels/common/cuda_library.h"
+#include "weft/parallel/dtensor/axis_collectives.h"
 #include "weft/parallel/dtensor/dtensor.h"
 #include "weft/parallel/dtensor/factories.h"
 
@@ -165,6 +166,29 @@ TEST(EagerDevice, OneCallServesTensorsOfBothDevices) {
     } catch (const Error& e) {
       std::string expected = fmt::format("which run on {} of x=2 x y=2", ToString(device.device()));
       EXPECT_NE(std::string(e.what()).find(expected), std::string::npos) << e.what();
+    }
+  });
+}
+
+// So do collectives on DTensors, by the name of an axis.
+TEST(EagerDevice, CollectivesOnDTensorsAreThoseOfTheCpu) {
+  OnDeviceMesh([](test::Rank rank) {
+    Tensor full = test::Draw({5, 6}, 4);
+    for (int axis : {0, 1}) {
+      const std::string& name = rank.mesh.shape().names[size_t(axis)];
+      auto in = [&](const Placement& p) {
+        std::vector<Placement> placements(2, Replicate());
+        placements[size_t(axis)] = p;
+        return DistributeTensor(full, rank.mesh, {Replicate(), Replicate()}).Redistribute(placements);
+      };
+      ExpectSameOnDevice(rank, "AllReduce on " + name,
+                         [&] { return collectives::AllReduce(in(Partial()), name).ToLocal(); });
+      ExpectSameOnDevice(rank, "AllGather on " + name,
+                         [&] { return collectives::AllGather(in(Shard(0)), name).ToLocal(); });
+      ExpectSameOnDevice(rank, "ReduceScatter on " + name,
+                         [&] { return collectives::ReduceScatter(in(Partial()), name, 1).ToLocal(); });
+      ExpectSameOnDevice(rank, "AllToAll on " + name,
+                         [&] { return collectives::AllToAll(in(Shard(0)), name, 1).ToLocal(); });
     }
   });
 }

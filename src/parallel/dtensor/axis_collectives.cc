@@ -1,17 +1,35 @@
 #include "weft/parallel/dtensor/axis_collectives.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 namespace weft::collectives {
 namespace {
 
 const char* Name(Placement::Kind kind) { return kind == Placement::kPartial ? "Partial" : "Shard"; }
 
+int AxisOf(const DTensor& x, std::string_view axis, const Site& site) {
+  const std::vector<std::string>& names = x.mesh().shape().names;
+  auto at = std::find(names.begin(), names.end(), axis);
+  WEFT_CHECK(at != names.end(), fmt::format("{}: expected one of the axes {} of the mesh, got \"{}\"", ToString(site),
+                                            fmt::join(names, ", "), axis));
+  return int(at - names.begin());
+}
+
+void CheckDim(const DTensor& x, const Placement& to, const Site& site) {
+  int rank = int(x.shape().size());
+  WEFT_CHECK(to.kind != Placement::kShard || (to.dim >= -rank && to.dim < rank),
+             fmt::format("{}: expected a dim of {}, got {}", ToString(site), ToString(x), to.dim));
+}
+
 // Returns x with another placement on one axis, where it must have one of this kind.
 DTensor Change(const DTensor& x, std::string_view axis, Placement::Kind from, const Placement& to, const Site& site) {
   WEFT_CHECK(bool(x), fmt::format("{}: the DTensor is empty; assign one first", ToString(site)));
   const MeshShape& mesh = x.mesh().shape();
-  int at = mesh.Axis(axis);
+  int at = AxisOf(x, axis, site);
+  CheckDim(x, to, site);
   if (mesh.sizes[size_t(at)] == 1) return x;
   WEFT_CHECK(x.placements()[at].kind == from,
              fmt::format("{}: expected a DTensor that is {} on axis \"{}\", got {}; Redistribute takes every placement",

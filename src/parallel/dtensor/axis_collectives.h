@@ -18,7 +18,7 @@ DTensor AllGather(const DTensor& x, std::string_view axis, Loc loc = Loc::curren
 // Partial to Shard(dim). A negative dim counts from the end. Chunks of an axis that shards the dim already are cut
 // again.
 DTensor ReduceScatter(const DTensor& x, std::string_view axis, int dim, Loc loc = Loc::current());
-// Shard of another dim to Shard(split_dim), which is as above.
+// Shard of another dim to Shard(split_dim), which is cut again as above; x itself if it is so already.
 DTensor AllToAll(const DTensor& x, std::string_view axis, int split_dim, Loc loc = Loc::current());
 
 }  // namespace weft::collectives
