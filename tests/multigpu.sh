@@ -2,9 +2,11 @@
 # Runs the tests of several GPUs on a machine that has GPUs but no build, from an archive made with tests/gpu.sh --pack.
 #
 #   tests/multigpu.sh ARCHIVE.tar.gz [RANKS...]     RANKS: the numbers of GPUs; by default 2 and 4, if the machine has them
+#
+# ONLY=PATTERN runs the parts whose names match: multigpu_checkpoint_test, multigpu_training_test, bench, refusal, failure, delays.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-[ -f "${1:-}" ] || { sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ -f "${1:-}" ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 archive=$(realpath "$1")
 shift
 gpus=$(nvidia-smi -L | wc -l)
@@ -34,8 +36,12 @@ expect_in_logs() {
   done
 }
 
+# wanted NAME: whether ONLY asks for the part.
+wanted() { [[ $1 =~ ${ONLY:-} ]]; }
+
 for ranks; do
   for test in "$folder"/weft/bin/multigpu_*_test; do
+    wanted "$(basename "$test")" || continue
     name=$(basename "$test").$ranks begin=$SECONDS logs=()
     [[ $test != */multigpu_training_test ]] ||
       logs=(NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NVLS,ALLOC,TUNING "NCCL_DEBUG_FILE=$folder/nccl.$ranks.%p")
@@ -50,8 +56,10 @@ for ranks; do
     grep '^shown: ' "$folder/log"
     [ -z "${OUT:-}" ] || cp "$folder/log" "$OUT/$name.log"
   done
-  for memory in symmetric copied; do
+  for memory in ordinary symmetric copied; do
+    wanted bench || continue
     words=(device=cuda "mesh.dp=$ranks" axis=dp "memory=$memory" op=all_reduce,all_gather,reduce_scatter,all_to_all)
+    [ $memory != ordinary ] || words=(device=cuda "mesh.dp=$ranks" axis=dp op=all)
     if timeout 100 mpirun -np "$ranks" --bind-to none "$folder/weft/bin/weft" bench collective "${words[@]}" bytes=1K,4M \
       seconds=0.02 > "$folder/log" 2>&1; then
       echo "passed bench.$memory.$ranks"
@@ -61,7 +69,9 @@ for ranks; do
       failed=1
     fi
   done
-  timeout 400 tests/failure/multigpu_failure.sh "$folder/weft/bin/weft" "$ranks" || failed=1
-  timeout 400 tests/failure/multigpu_delays.sh "$folder/weft/bin/weft" "$ranks" || failed=1
+  for part in refusal failure delays; do
+    wanted $part || continue
+    timeout 400 "tests/failure/multigpu_$part.sh" "$folder/weft/bin/weft" "$ranks" || failed=1
+  done
 done
 exit $failed

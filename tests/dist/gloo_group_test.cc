@@ -12,7 +12,7 @@
 #include "dist/wire_cases.h"
 #include "error_of.h"
 #include "gloo_traffic.h"
-#include "mpi_main.h"
+#include "mpi_run.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"

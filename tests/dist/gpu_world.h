@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "dist/mpi_main.h"
+#include "dist/mpi_run.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/nccl/nccl_library.h"

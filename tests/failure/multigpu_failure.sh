@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# One rank of a run on several GPUs dies, is suspended, hangs or has an error before a replay of its step. The run ends
-# with a code that is not 0, within 10 s of a death or an error and dist.timeout_s + 2 s of the rest; a line names that
-# rank, and the collective in which the others waited with its module and line; and the GPUs are free again.
+# One rank of a run on several GPUs dies, is suspended, hangs or has an error before a replay of its step, or is out of
+# step in the first one, which is no replay. The run ends with a code that is not 0, within 10 s of a death or an error and
+# dist.timeout_s + 2 s of the rest; a line names that rank, and the collective in which the others waited with its module
+# and line; and the GPUs are free again.
 #
 #   tests/failure/multigpu_failure.sh WEFT RANKS [DEVICE]      DEVICE: cuda, or cpu to try the script itself
 #
 # ONLY=PATTERN runs the cases whose names match the regular expression, such as "throw mesh.tp".
 set -euo pipefail
-[ $# -ge 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 weft=$(realpath "$1") ranks=$2 device=${3:-cuda} timeout_s=5
 cd "$(dirname "$0")/../.."
 # shellcheck source=/dev/null
@@ -64,5 +65,8 @@ for mesh in "${meshes[@]}"; do
   faulty "stop $mesh" "$mesh" $last stop:500 $late "was suspended first: $call, .*$at"
   faulty "hang $mesh" "$mesh" 0 hang:500 $late "failed first: .*$call.*$at"
   faulty "throw $mesh" "$mesh" 0 throw:500 10 "failed first: the error that WEFT_FAULT asks for; its last call: $call"
+done
+for mesh in "${meshes[@]:0:2}"; do
+  faulty "skip $mesh" "$mesh" $last skip:6 $late "failed first: $call"
 done
 echo "multigpu_failure: ok"

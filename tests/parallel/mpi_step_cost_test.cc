@@ -1,7 +1,7 @@
 // Under mpirun a compiled step allocates nothing, neither in Weft nor in the parts of Gloo that it uses.
 #include <gtest/gtest.h>
 
-#include "dist/mpi_main.h"
+#include "dist/mpi_run.h"
 #include "parallel/step_allocations.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/collectives.h"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "dist/gloo_traffic.h"
-#include "dist/mpi_main.h"
+#include "dist/mpi_run.h"
 #include "share.h"
 #include "support/training.h"
 #include "weft/core/compile/comm_plan.h"

@@ -25,7 +25,8 @@ using namespace testing_;
 
 constexpr DeviceKind kGpu = DeviceKind::kCuda;
 
-// Returns every way to arrange the ranks on axes, with each kind of sharding that it allows.
+// Returns every way to arrange the ranks on axes, with each kind of sharding that it allows, as layouts_test has them
+// for the CPU, and every kind of overlap and executor.
 std::vector<Layout> LayoutsOf(int ranks) {
   std::vector<Layout> layouts;
   for (int dp = 1; dp <= ranks; dp++) {
@@ -33,8 +34,14 @@ std::vector<Layout> LayoutsOf(int ranks) {
     int tp = ranks / dp;
     for (bool sp : {false, true})
       for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
-        if ((tp > 1 || !sp) && (dp > 1 || fsdp == Fsdp::kNone))
-          layouts.push_back({.dp = dp, .tp = tp, .sequence_parallel = sp, .fsdp = fsdp, .micro_batch = sp ? 1 : 0});
+        for (int64_t micro : {0, 1})
+          if ((tp > 1 || !sp) && (dp > 1 || fsdp == Fsdp::kNone))
+            layouts.push_back({.dp = dp, .tp = tp, .sequence_parallel = sp, .fsdp = fsdp, .micro_batch = micro});
+    for (ExecutorKind executor : {ExecutorKind::kInterpret, ExecutorKind::kEager})
+      for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kFull})
+        if (dp > 1 && tp > 1)
+          layouts.push_back(
+              {.dp = dp, .tp = tp, .sequence_parallel = true, .fsdp = fsdp, .micro_batch = 2, .executor = executor});
   }
   if (ranks == 4) layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2});
   for (OverlapMode overlap : {OverlapMode::kNever, OverlapMode::kFill, OverlapMode::kHalves, OverlapMode::kChunks}) {
@@ -87,11 +94,15 @@ void ExpectNear(const RunResult& got, const RunResult& want, double losses, doub
 
 class MultiGpu : public testing::TestWithParam<const char*> {};
 
+Job JobOf(const char* family, const Precision& precision) {
+  return {.model = Tiny(family), .precision = precision, .steps = 10, .named_plan = FindFamily(family)->plan};
+}
+
 // NCCL sums in an order of its own, which costs 1e-16 per sum in f64 and 1e-7 in f32, over ten steps of Adam.
 TEST_P(MultiGpu, LossesAreOneRanksOfTheCpu) {
   GpuWorld& world = TheGpuWorld();
   for (DType dtype : {DType::kF64, DType::kF32}) {
-    Job job{.model = Tiny(GetParam()), .precision = {dtype, dtype, dtype}, .steps = 10};
+    Job job = JobOf(GetParam(), {dtype, dtype, dtype});
     double tolerance = dtype == DType::kF64 ? 1e-9 : 1e-5;
     std::map<int64_t, RunResult> wanted;  // by micro-batch
     for (Layout layout : LayoutsOf(world.bootstrap.world_size())) {
@@ -108,13 +119,29 @@ TEST_P(MultiGpu, LossesAreOneRanksOfTheCpu) {
   }
 }
 
+// The plan of the rows of FSDP, in which each dp rank has a part of the embedding's vocabulary.
+TEST_P(MultiGpu, TheVocabularyMayBeSharded) {
+  GpuWorld& world = TheGpuWorld();
+  Job job = JobOf(GetParam(), {DType::kF64, DType::kF64, DType::kF64});
+  if (std::string_view(job.named_plan) != "megatron") GTEST_SKIP() << "the plan is of models with Megatron's";
+  job.named_plan = "vocabulary";
+  RunResult want = Train(job, {});
+  for (Layout layout : LayoutsOf(world.bootstrap.world_size())) {
+    if (layout.dp == 1 || layout.micro_batch != 0) continue;
+    layout.device = kGpu;
+    std::string what = fmt::format("{} {} vocabulary", GetParam(), Describe(layout));
+    Progress progress(what);
+    ExpectNear(RunOnRank(job, layout, world.context, SharedMesh(layout)), want, 1e-9, 1e-7, what);
+  }
+}
+
 // In ten steps in bf16, losses of meshes of CPUs differ by up to 1.1e-4 from those of one rank, and norms by 4.2e-3; so
 // do runs in bf16 and f32. A GPU also rounds products in another order. Another run has the same bits, and so has one
 // that keeps its weights in bf16.
 TEST_P(MultiGpu, LossesInBf16AreOneRanksOfTheCpu) {
   setenv("WEFT_TUNE", "0", 1);  // choices by timing could differ between runs
   GpuWorld& world = TheGpuWorld();
-  Job job{.model = Tiny(GetParam()), .precision = {DType::kBF16, DType::kF32, DType::kF32}, .steps = 10};
+  Job job = JobOf(GetParam(), {DType::kBF16, DType::kF32, DType::kF32});
   std::map<int64_t, RunResult> wanted;  // by micro-batch
   for (Layout layout : LayoutsOf(world.bootstrap.world_size())) {
     if (!wanted.contains(layout.micro_batch))
@@ -167,7 +194,12 @@ TEST_P(MultiGpu, GradientsMayCrossInBf16) {
   }
   unsetenv("WEFT_TUNE");
 }
-INSTANTIATE_TEST_SUITE_P(All, MultiGpu, testing::ValuesIn(kFamilies));
+std::vector<const char*> Families() {
+  std::vector<const char*> families(std::begin(kFamilies), std::end(kFamilies));
+  families.push_back("marian");
+  return families;
+}
+INSTANTIATE_TEST_SUITE_P(All, MultiGpu, testing::ValuesIn(Families()));
 
 // A run's losses and norms, the bytes of this rank's state, and what copy engines did.
 struct Gathered {

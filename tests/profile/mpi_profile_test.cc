@@ -1,7 +1,7 @@
 // The trace of a run under mpirun: ranks are processes, Gloo moves the bytes, and rank 0 writes the times of all ranks.
 #include <gtest/gtest.h>
 
-#include "dist/mpi_main.h"
+#include "dist/mpi_run.h"
 #include "profile/profile_testing.h"
 #include "train/temp_folder.h"
 #include "weft/dist/group/standard/group_maker.h"

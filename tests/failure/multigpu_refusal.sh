@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# What keeps ranks off the GPUs of their host: fewer GPUs than ranks, NVLink multicast, no NCCL, or none that Weft can use.
+# The job ends with exit code 2 and one line that says what to do, with device=auto as with cuda where each rank has a GPU.
+#
+#   tests/failure/multigpu_refusal.sh WEFT RANKS
+set -euo pipefail
+[ $# -eq 2 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+weft=$(realpath "$1") ranks=$2
+cd "$(dirname "$0")/../.."
+# shellcheck source=/dev/null
+source launcher/environment.sh
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# refused TEXT RANKS DEVICE [VARIABLE=VALUE...]
+refused() {
+  local text=$1 np=$2 device=$3 code=0
+  shift 3
+  env "$@" timeout --kill-after=5 60 mpirun -np "$np" --oversubscribe --bind-to none "$weft" train configs/gpt2-tiny.yaml \
+    data.train=README.md train.steps=1 schedule.warmup_steps=0 "mesh.dp=$np" "device=$device" > "$dir/out" 2>&1 < /dev/null || code=$?
+  if [ $code -ne 2 ] || [ "$(grep -cF -- "$text" "$dir/out")" -ne 1 ]; then
+    echo "multigpu_refusal: expected exit code 2 and one line with \"$text\" for device=$device $*, got $code; output:"
+    cat "$dir/out"
+    exit 1
+  fi
+  echo "shown: $(grep -F -- "$text" "$dir/out")"
+}
+gpus=$(nvidia-smi -L | wc -l)
+refused "expected a GPU for each rank, got one for ranks 0 and $gpus: host $(hostname) shows $gpus GPU" $((gpus + 1)) cuda
+mkdir "$dir/none" "$dir/other"
+: > "$dir/none/libnccl.so.2"
+ln -s "$(ldd "$weft" | awk '/libm\.so/ { print $3 }')" "$dir/other/libnccl.so.2"
+for device in cuda auto; do
+  refused "NCCL_NVLS_ENABLE: expected 0" "$ranks" $device NCCL_NVLS_ENABLE=1
+  refused "$ranks ranks on GPUs talk through NCCL, which cannot be opened" "$ranks" $device \
+    "LD_LIBRARY_PATH=$dir/none${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  refused "NCCL: expected version " "$ranks" $device "LD_LIBRARY_PATH=$dir/other${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+done
+echo "multigpu_refusal: ok"
