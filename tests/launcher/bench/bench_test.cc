@@ -260,7 +260,7 @@ TEST(Scaling, ReadsTheLinesOfTheBench) {
   EXPECT_EQ(picture.find(kPictureBegin), 0u);
   for (const char* shown : {"gemm in TFLOP/s, by ranks", "TFLOP/s per rank", "a f32 cpu", "b f32 cpu"})
     EXPECT_NE(picture.find(shown), picture.npos) << shown;
-  // Of a case on as many ranks, but measured under other conditions.
+  // The last line again, with another label, size or device.
   std::string last = text.substr(text.find("{\"kind\"", text.size() / 3));
   last = last.substr(0, last.find('\n') + 1);
   for (auto [key, other] : {std::pair{"\"labels\":{}", "\"labels\":{\"mesh\":\"tp=2\"}"},
