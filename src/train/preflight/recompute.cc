@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "fmt/format.h"
-#include "weft/core/base/error.h"
 #include "weft/core/base/memory.h"
 #include "weft/parallel/step/memory_need.h"
 #include "weft/train/config/config_check.h"
@@ -38,7 +37,7 @@ double RecomputeShare(const Config& config, const StepOptions& options, const Ru
   int high = kShares;  // needs little enough; low too much
   for (int64_t next = 0; high > kStride && (next = need_at(high - kStride)) < least; high -= kStride) least = next;
   if (least > budget)
-    Fail(
+    throw BudgetError(
         fmt::format("{}expected a budget of at least {:.3f} GiB, which a rank needs if as much as "
                     "possible is computed again, got {} GiB; raise it, or lower train.micro_batch",
                     PlaceOf(config, "train.recompute"), std::ceil(double(least) / double(1 << 20)) / 1024,
