@@ -61,6 +61,8 @@ for ranks in 1 2; do
   grep -qE '^  "step_ms": [0-9.e-]+,$' "$dir/out" || fail "expected a predicted step"
   run 0 "search: $ranks device" plan --search configs/gpt2-tiny.yaml model.layers=1 model.context=16 train.global_batch=4 devices=$ranks rates="$dir/rates$ranks.jsonl"
 done
+run 2 "expected a mesh of 2 devices, got none that has the given axes: mesh.tp=3; leave one of them out" \
+  plan --search configs/gpt2-tiny.yaml devices=2 mesh.tp=3 rates="$dir/rates2.jsonl"
 for kind in collective overlap; do
   grep -q "^{\"kind\":\"$kind\"" "$dir/rates2.jsonl" || fail "expected lines of $kind on 2 ranks"
   ! grep -q "^{\"kind\":\"$kind\"" "$dir/rates1.jsonl" || fail "expected no lines of $kind on 1 rank"
