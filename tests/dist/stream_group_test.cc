@@ -56,6 +56,28 @@ TEST(StreamGroup, EnqueueGivesTheBitsOfRun) {
 
 // ---- Order. ----
 
+// A lane that still reads what the main stream has freed finds poison, so the laws of training on doubles would fail.
+TEST(DeviceDouble, FreedMemoryIsPoisonToOtherStreams) {
+  test::DeviceDouble device;
+  std::unique_ptr<StreamedDevice::Stream> beside = device.NewStream();
+  constexpr size_t kBytes = 64;
+  BufferPtr from = device.Allocate(kBytes), to = device.Allocate(kBytes);
+  device.Fill(from->data(), 1, kBytes);
+  device.Synchronize();
+  {
+    Hold hold(*beside);
+    StreamScope scope(device, beside.get());
+    device.Copy(to->data(), from->data(), kBytes);  // begins when the hold ends
+    StreamScope main(device, nullptr);
+    from.reset();
+    device.Synchronize();
+  }
+  StreamScope scope(device, beside.get());
+  std::vector<uint8_t> got(kBytes);
+  device.Copy(got.data(), to->data(), kBytes);
+  EXPECT_EQ(got, std::vector<uint8_t>(kBytes, 0xFF));
+}
+
 // Runs the same work with and without the wait. Without it the host reads the old value, so the law above can fail.
 TEST(StreamGroup, WhoWaitsSeesTheResultAndWhoDoesNotTheOldValue) {
   OnDoubles(2, [](DoubleRank& rank, ProcessGroup&, ProcessGroup& group) {

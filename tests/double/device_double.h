@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <map>
@@ -46,12 +47,18 @@ class DeviceDouble final : public StreamedDevice {
     memory_[static_cast<char*>(address)] = AllocateCpu(room);
     return address;
   }
-  // Unmaps the address. The bytes stay until the current stream reaches this point.
+  // Unmaps the address. The bytes stay until the current stream reaches this point, and are poison from then on: NaN,
+  // or a negative integer. So what another stream still reads or writes there changes results. They are kept for a
+  // while, so that no other memory is there.
   void Release(void* data) {
     auto found = memory_.find(static_cast<char*>(data));
-    munmap(data, found->second->bytes());
-    PostAlways([bytes = found->second] { static_cast<void>(bytes); });
+    BufferPtr bytes = found->second;
+    munmap(data, bytes->bytes());
+    PostAlways([bytes] { std::memset(bytes->data(), 0xFF, bytes->bytes()); });
     memory_.erase(found);
+    freed_.push_back(bytes);
+    for (freed_bytes_ += bytes->bytes(); freed_bytes_ > kMostFreed; freed_.pop_front())
+      freed_bytes_ -= freed_.front()->bytes();
   }
   // Kept as long as the double lives, so that no other memory gets such an address.
   BufferPtr TryAllocateStaging(size_t bytes) override {
@@ -279,7 +286,10 @@ class DeviceDouble final : public StreamedDevice {
   uint64_t next_seed_;
   StreamDouble* newest_ = nullptr;
   const StreamDouble* filled_ = nullptr;
+  static constexpr size_t kMostFreed = 64 << 20;
   std::map<char*, BufferPtr> memory_;  // the bytes of each address
+  std::deque<BufferPtr> freed_;
+  size_t freed_bytes_ = 0;
   std::vector<BufferPtr> staging_;
   std::vector<Issued> tape_;  // the work of the current recording
   int64_t posted_beside_ = 0, replays_ = 0;
