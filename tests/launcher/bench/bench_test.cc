@@ -260,6 +260,22 @@ TEST(Scaling, ReadsTheLinesOfTheBench) {
   EXPECT_EQ(picture.find(kPictureBegin), 0u);
   for (const char* shown : {"gemm in TFLOP/s, by ranks", "TFLOP/s per rank", "a f32 cpu", "b f32 cpu"})
     EXPECT_NE(picture.find(shown), picture.npos) << shown;
+  // Long names have lines of their own.
+  Scaling many = *scaling;
+  for (int i = 0; i < 4; i++) {
+    many.cases.push_back(many.cases[0]);
+    many.cases.back().name = fmt::format("{} {}", std::string(60, 'n'), i);
+  }
+  std::string tall = PictureOf(many);
+  auto text_lines = [](const std::string& svg) {
+    std::string names = svg.substr(svg.find("class=\"name\""));
+    names = names.substr(0, names.find("</g>"));
+    int count = 0;
+    for (size_t at = 0; (at = names.find("<text ", at)) != names.npos; at++) count++;
+    return count;
+  };
+  EXPECT_EQ(text_lines(picture), 1);
+  EXPECT_EQ(text_lines(tall), 5);
   // The last line again, with another label, size or device.
   std::string last = text.substr(text.find("{\"kind\"", text.size() / 3));
   last = last.substr(0, last.find('\n') + 1);
