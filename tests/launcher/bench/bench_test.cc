@@ -230,22 +230,20 @@ TEST(BenchJson, RatesAreThoseOfTheMedian) {
     EXPECT_TRUE(json.contains(key)) << key;
 }
 
+// A line of the program for the report. Without a rate it is in no chart.
+std::string LineOf(const char* name, int ranks, double ms, bool has_rate = true) {
+  BenchLine line{.kind = "gemm", .name = name, .dtype = "f32", .unit = "TFLOP/s"};
+  line.times.ms = {ms};
+  if (has_rate) line.rate = 12 / ms;
+  return BenchJson(line, {.device = "cpu", .device_name = "x", .host = "h", .ranks = ranks}) + "\n";
+}
+
 // The report reads what the program writes. There is one case per kind, name, dtype and device, and its latest line
-// counts. Lines without a rate are not in a chart.
+// counts.
 TEST(Scaling, ReadsTheLinesOfTheBench) {
   testing_::TempFolder folder;
-  std::string text;
-  auto add = [&](const char* name, int ranks, double ms, bool has_rate) {
-    BenchLine line{.kind = "gemm", .name = name, .dtype = "f32", .unit = "TFLOP/s"};
-    line.times.ms = {ms};
-    if (has_rate) line.rate = 12 / ms;
-    text += BenchJson(line, {.device = "cpu", .device_name = "x", .host = "h", .ranks = ranks}) + "\n";
-  };
-  add("a", 1, 1, true);
-  add("b", 1, 2, true);
-  add("a", 2, 4, true);
-  add("a", 2, 3, true);
-  add("barrier", 2, 3, false);
+  std::string text = LineOf("a", 1, 1) + LineOf("b", 1, 2) + LineOf("a", 2, 4) + LineOf("a", 2, 3) +
+                     LineOf("barrier", 2, 3, /*has_rate=*/false);
   std::string path = folder.Write("bench.jsonl", text);
   EXPECT_TRUE(IsBenchFile(path));
   absl::StatusOr<Scaling> scaling = ReadScaling(std::vector{path});
@@ -256,41 +254,47 @@ TEST(Scaling, ReadsTheLinesOfTheBench) {
   EXPECT_EQ(scaling->places.size(), 1u);
   std::string page = HtmlScaling(*scaling, "bench");
   EXPECT_NE(page.find("<td>4 (33 %)</td>"), page.npos);
-  std::string picture = PictureOf(*scaling);
-  EXPECT_EQ(picture.find(kPictureBegin), 0u);
-  for (const char* shown : {"gemm in TFLOP/s, by ranks", "TFLOP/s per rank", "a f32 cpu", "b f32 cpu"})
-    EXPECT_NE(picture.find(shown), picture.npos) << shown;
-  // Long names have lines of their own.
-  Scaling many = *scaling;
-  for (int i = 0; i < 4; i++) {
-    many.cases.push_back(many.cases[0]);
-    many.cases.back().name = fmt::format("{} {}", std::string(60, 'n'), i);
+  folder.Write("bench.jsonl", text + "{\"kind\":\"gemm\"}\n");
+  EXPECT_NE(ReadScaling(std::vector{path}).status().message().find("bench.jsonl:6: expected case as a string"),
+            std::string::npos);
+}
+
+// Lines of one case on as many ranks must be measured under the same conditions.
+TEST(Scaling, RefusesOtherLabelsSizesAndDevices) {
+  testing_::TempFolder folder;
+  std::string last = LineOf("a", 2, 4);
+  for (auto [key, other] : {std::pair{"\"labels\":{}", "\"labels\":{\"mesh\":\"tp=2\"}"},
+                            {"\"sizes\":{}", "\"sizes\":{\"m\":3}"},
+                            {"\"device_name\":\"x\"", "\"device_name\":\"y\""}}) {
+    std::string line = last;
+    line.replace(line.find(key), std::string_view(key).size(), other);
+    std::string path = folder.Write("bench.jsonl", LineOf("a", 1, 1) + last + line);
+    absl::Status status = ReadScaling(std::vector{path}).status();
+    EXPECT_NE(status.message().find("expected one measurement of a f32 cpu on 2 ranks"), std::string::npos) << status;
   }
-  std::string tall = PictureOf(many);
-  auto text_lines = [](const std::string& svg) {
+}
+
+// Names that are too long for a line have lines of their own.
+TEST(Scaling, DrawsAPicture) {
+  auto drawn = [](const std::string& name) {
+    Scaling scaling;
+    for (int i = 0; i < 4; i++)
+      scaling.cases.push_back({"gemm", fmt::format("{} {}", name, i), "TFLOP/s", {{1, 12}, {2, 4}}, {}});
+    return PictureOf(scaling);
+  };
+  auto lines_of_names = [](const std::string& svg) {
     std::string names = svg.substr(svg.find("class=\"name\""));
     names = names.substr(0, names.find("</g>"));
     int count = 0;
     for (size_t at = 0; (at = names.find("<text ", at)) != names.npos; at++) count++;
     return count;
   };
-  EXPECT_EQ(text_lines(picture), 1);
-  EXPECT_EQ(text_lines(tall), 5);
-  // The last line again, with another label, size or device.
-  std::string last = text.substr(text.find("{\"kind\"", text.size() / 3));
-  last = last.substr(0, last.find('\n') + 1);
-  for (auto [key, other] : {std::pair{"\"labels\":{}", "\"labels\":{\"mesh\":\"tp=2\"}"},
-                            {"\"sizes\":{}", "\"sizes\":{\"m\":3}"},
-                            {"\"device_name\":\"x\"", "\"device_name\":\"y\""}}) {
-    std::string line = last;
-    line.replace(line.find(key), std::string_view(key).size(), other);
-    folder.Write("bench.jsonl", text + line);
-    absl::Status status = ReadScaling(std::vector{path}).status();
-    EXPECT_NE(status.message().find("expected one measurement of a f32 cpu on 2 ranks"), std::string::npos) << status;
-  }
-  folder.Write("bench.jsonl", text + "{\"kind\":\"gemm\"}\n");
-  EXPECT_NE(ReadScaling(std::vector{path}).status().message().find("bench.jsonl:6: expected case as a string"),
-            std::string::npos);
+  std::string picture = drawn("a");
+  EXPECT_EQ(picture.find(kPictureBegin), 0u);
+  for (const char* shown : {"gemm in TFLOP/s, by ranks", "TFLOP/s per rank", "a 0", "a 3"})
+    EXPECT_NE(picture.find(shown), picture.npos) << shown;
+  EXPECT_EQ(lines_of_names(picture), 1);
+  EXPECT_EQ(lines_of_names(drawn(std::string(60, 'n'))), 5);
 }
 
 }  // namespace
