@@ -16,6 +16,7 @@
 #include "weft/core/host/message.h"
 #include "weft/train/io/suggest.h"
 #include "weft/train/log/standard_output.h"
+#include "weft/train/preflight/config_error.h"
 #include "weft_commit.h"
 
 namespace weft {
@@ -118,6 +119,9 @@ int Checked(int argc, char** argv) {
   std::string fault;
   try {
     code = Main(argc, argv);
+  } catch (const ConfigError& e) {
+    code = 2;
+    PrintStderr("{}\n", e.what());
   } catch (const std::exception& e) {
     fault = TextOf(e);
   }

@@ -21,6 +21,7 @@
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/model_of.h"
+#include "weft/train/preflight/config_error.h"
 
 namespace weft {
 namespace {
@@ -125,6 +126,8 @@ int RunLaunched(const Words& words, const Launch& launch) {
     if (!AllOk(*bootstrap, CheckRanks(launch.request, ranks))) return 2;
     times.Note(StartPhase::kMet);
     return launch.run(job, words);
+  } catch (const ConfigError& e) {
+    return ExitCode(job, absl::InvalidArgumentError(e.what()));
   } catch (const std::exception& e) {
     failures.Fail(TextOf(e));
   }

@@ -3,7 +3,6 @@
 
 #include <csignal>
 #include <cstdio>
-#include <optional>
 
 #include "launcher/rank.h"
 #include "launcher/train_job.h"
@@ -14,7 +13,6 @@
 #include "weft/train/infer/text_sampler.h"
 #include "weft/train/loop/trainer.h"
 #include "weft/train/preflight/agreement.h"
-#include "weft/train/preflight/recompute.h"
 #include "weft/train/preflight/run_claim.h"
 
 namespace weft {
@@ -43,16 +41,9 @@ std::string HowToGoOn(const Config& config) {
 // Reports an exception of this rank before the trainer is destroyed. Its destructor waits for a checkpoint in progress,
 // which waits for other ranks.
 absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& rank, RankJob& mine) {
-  std::optional<Trainer> made;
-  try {
-    made.emplace(
-        config, data, *rank.context, *rank.mesh, rank.device,
-        RunServices{
-            .stop = &mine.stop, .activity = &mine.failures.activity(), .notices = &mine.notices, .times = &mine.times});
-  } catch (const BudgetError& e) {
-    return absl::InvalidArgumentError(e.what());
-  }
-  Trainer& trainer = *made;
+  Trainer trainer(
+      config, data, *rank.context, *rank.mesh, rank.device,
+      {.stop = &mine.stop, .activity = &mine.failures.activity(), .notices = &mine.notices, .times = &mine.times});
   try {
     absl::StatusOr<std::unique_ptr<StepSampler>> sampler =
         MakeTextSampler(config, data, *rank.context, *rank.mesh, rank.device);

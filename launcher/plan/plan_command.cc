@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "launcher/command.h"
 #include "launcher/plan/plan_report.h"
@@ -13,7 +12,6 @@
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/unused_keys.h"
 #include "weft/train/data/data.h"
-#include "weft/train/preflight/recompute.h"
 #include "weft/train/preflight/run_rules.h"
 
 namespace weft {
@@ -78,13 +76,7 @@ absl::StatusOr<Config> Load(const ConfigWords& words, int64_t ranks, std::vector
 absl::Status PlanOne(const Request& request, const ConfigWords& words, std::vector<std::string>& notes) {
   absl::StatusOr<Config> config = Load(words, request.ranks, notes);
   if (!config.ok()) return config.status();
-  std::optional<PlannedStep> made;
-  try {
-    made.emplace(*config);
-  } catch (const BudgetError& e) {
-    return absl::InvalidArgumentError(e.what());
-  }
-  PlannedStep& planned = *made;
+  PlannedStep planned(*config);
   PlanReport report = MakePlanReport(*config, planned);
   if (!request.rates.empty()) {
     absl::StatusOr<RatesFile> file = ReadRates(request.rates);

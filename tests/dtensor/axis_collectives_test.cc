@@ -90,7 +90,10 @@ TEST(AxisCollectives, SendNothingOnAnAxisOfOneRank) {
   test::OnMesh({1, 2}, [](test::Rank rank) {
     DTensor x = Randn(kShape, rank.mesh, {Replicate(), Shard(0)}, {.seed = 5});
     rank.mesh.ResetCounts();
-    for (const Call& call : Calls()) EXPECT_EQ(call.fn(x, rank.mesh.shape().names[0]).placements(), x.placements());
+    std::string axis = rank.mesh.shape().names[0];
+    for (const Call& call : Calls()) EXPECT_EQ(call.fn(x, axis).placements(), x.placements());
+    std::string error = test::ErrorOf([&] { collectives::ReduceScatter(x, axis, 2); });  // is wrong on any mesh
+    EXPECT_NE(error.find("ReduceScatter at axis_collectives_test.cc"), std::string::npos) << error;
     EXPECT_TRUE(rank.mesh.Counts().empty());
   });
 }
@@ -109,7 +112,8 @@ TEST(AxisCollectives, SayWhatTheyExpect) {
     };
     expect("AllGather at axis_collectives_test.cc:", [&] { collectives::AllGather(x, "nowhere"); });
     expect("expected one of the axes x, y of the mesh, got \"nowhere\"", [&] { collectives::AllGather(x, "nowhere"); });
-    expect("expected a dim of f32 [5, 7] (R, S(0)) on x=2 x y=2, got 2", [&] { collectives::AllToAll(x, "y", 2); });
+    expect("S(2) on axis \"y\" names no dim of [5, 7]; expected one in [-2, 2)",
+           [&] { collectives::AllToAll(x, "y", 2); });
     EXPECT_NE(test::ErrorOf([&] { collectives::AllToAll({}, axis, 0); }).find("is empty"), std::string::npos);
   });
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What keeps ranks off the GPUs of their host: fewer GPUs than ranks, NVLink multicast, no NCCL, or none that Weft can use.
-# The job ends with exit code 2 and one line that says what to do, with device=auto as with cuda where each rank has a GPU.
+# A job that cannot use the GPUs of its host: there are fewer than ranks, NCCL_NVLS_ENABLE is 1, or NCCL is missing or another
+# library. It ends with exit code 2 and one line that says what to do. Where each rank has a GPU, device=auto ends so too.
 #
 #   tests/failure/multigpu_refusal.sh WEFT RANKS
 set -euo pipefail

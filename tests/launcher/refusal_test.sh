@@ -51,6 +51,7 @@ unset ODD
 [ -e /dev/nvidiactl ] || refused "command line: device: rank 0 (host $(hostname)): device cuda: " 1 "${config[@]}" mesh.dp=3 device=cuda
 NCCL_NVLS_ENABLE=1 refused "device: rank 0 (host $(hostname)): NCCL_NVLS_ENABLE: expected 0" 1 "${config[@]}" mesh.dp=3 device=cuda
 refused "command line: train.recompute: expected a budget of at least" 1 "${config[@]}" mesh.dp=3 'train.recompute={"budget":0.001}'
+run 2 "command line: train.recompute: expected a budget of at least" bench step config=configs/gpt2-tiny.yaml executor=compiled device=cpu 'train.recompute={"budget":0.001}'
 run 2 "command line: train.recompute: expected a budget of at least" plan configs/gpt2-tiny.yaml 'train.recompute={"budget":0.001}'
 refused "data.train: $dir/absent.txt: no such file" 1 "${config[@]}" "data.train=$dir/absent.txt"
 refused "(host" 0 "${config[@]}" "data.train=$dir/absent.txt"

@@ -178,7 +178,7 @@ std::map<std::string, std::pair<int64_t, int64_t>> CountsOf(const RunResult& res
 TEST_P(MultiGpu, GradientsMayCrossInBf16) {
   setenv("WEFT_TUNE", "0", 1);  // choices by timing could differ between runs
   GpuWorld& world = TheGpuWorld();
-  Job job{.model = Tiny(GetParam()), .precision = {DType::kF32, DType::kF32, DType::kF32, DType::kBF16}, .steps = 10};
+  Job job = JobOf(GetParam(), {DType::kF32, DType::kF32, DType::kF32, DType::kBF16});
   for (Layout layout : LayoutsOf(world.bootstrap.world_size())) {
     std::string what = fmt::format("{} {}", GetParam(), Describe(layout));
     Progress progress(what);

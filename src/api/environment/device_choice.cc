@@ -18,8 +18,12 @@ struct Offer {
   absl::Status fault;
 };
 
-Offer OfferOf(const Bootstrap& bootstrap) {
+// Who asks for GPUs hears of NCCL's environment before anything is opened. Otherwise it matters only where there are
+// GPUs.
+Offer OfferOf(bool automatic, const Bootstrap& bootstrap) {
   Offer offer;
+  if (!automatic) offer.fault = NcclLibrary::CheckEnvironment();
+  if (!offer.fault.ok()) return offer;
   absl::StatusOr<std::vector<std::string>> gpus = CudaGpus();
   offer.fault = gpus.status();
   if (!offer.fault.ok()) return offer;
@@ -65,11 +69,8 @@ struct Fault {
 
 // Opens this rank's GPU. The ranks check one requirement after the other, so that all return the same fault.
 Fault OpenOnRanks(bool automatic, Bootstrap& bootstrap, Context& context) {
-  // Who asks for GPUs hears of this before anything is opened. Else it matters only where there are GPUs.
-  std::string fault = automatic ? "" : FirstFault(NcclLibrary::CheckEnvironment(), bootstrap);
-  if (!fault.empty()) return {fault};
-  Offer mine = OfferOf(bootstrap);
-  fault = FirstFault(mine.fault, bootstrap);
+  Offer mine = OfferOf(automatic, bootstrap);
+  std::string fault = FirstFault(mine.fault, bootstrap);
   if (fault.empty()) fault = SharedGpu(mine, bootstrap);
   if (!fault.empty()) return {fault};
   fault = FirstFault(NcclLibrary::Open(bootstrap.world_size(), IsOneHost(bootstrap)).status(), bootstrap);

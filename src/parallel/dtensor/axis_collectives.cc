@@ -18,24 +18,18 @@ int AxisOf(const DTensor& x, std::string_view axis, const Site& site) {
   return int(at - names.begin());
 }
 
-void CheckDim(const DTensor& x, const Placement& to, const Site& site) {
-  int rank = int(x.shape().size());
-  WEFT_CHECK(to.kind != Placement::kShard || (to.dim >= -rank && to.dim < rank),
-             fmt::format("{}: expected a dim of {}, got {}", ToString(site), ToString(x), to.dim));
-}
-
 // Returns x with another placement on one axis, where it must have one of this kind.
 DTensor Change(const DTensor& x, std::string_view axis, Placement::Kind from, const Placement& to, const Site& site) {
   WEFT_CHECK(bool(x), fmt::format("{}: the DTensor is empty; assign one first", ToString(site)));
   const MeshShape& mesh = x.mesh().shape();
   int at = AxisOf(x, axis, site);
-  CheckDim(x, to, site);
+  std::vector<Placement> target(size_t(mesh.num_axes()), Keep());
+  target[size_t(at)] = to;
+  Placements(target).Check(x.shape(), mesh, site, /*may_keep=*/true);
   if (mesh.sizes[size_t(at)] == 1) return x;
   WEFT_CHECK(x.placements()[at].kind == from,
              fmt::format("{}: expected a DTensor that is {} on axis \"{}\", got {}; Redistribute takes every placement",
                          ToString(site), Name(from), axis, ToString(x)));
-  std::vector<Placement> target(size_t(mesh.num_axes()), Keep());
-  target[size_t(at)] = to;
   return x.Redistribute(target, site.loc);
 }
 

@@ -7,6 +7,7 @@
 #include "weft/parallel/step/memory_need.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"
+#include "weft/train/preflight/config_error.h"
 
 namespace weft {
 namespace {
@@ -37,7 +38,7 @@ double RecomputeShare(const Config& config, const StepOptions& options, const Ru
   int high = kShares;  // needs little enough; low too much
   for (int64_t next = 0; high > kStride && (next = need_at(high - kStride)) < least; high -= kStride) least = next;
   if (least > budget)
-    throw BudgetError(
+    throw ConfigError(
         fmt::format("{}expected a budget of at least {:.3f} GiB, which a rank needs if as much as "
                     "possible is computed again, got {} GiB; raise it, or lower train.micro_batch",
                     PlaceOf(config, "train.recompute"), std::ceil(double(least) / double(1 << 20)) / 1024,

@@ -21,7 +21,7 @@ bool AsksForMemory(const Config& config, const StepOptions& options, DeviceKind 
 bool Regathers(const Config& config, const StepOptions& options, const Runtime& runtime, size_t total);
 
 // Returns the options of a run's step on this device: those of the config with this decision and that of recompute.h.
-// They are the same on all ranks, and all ranks must call this function. Throws BudgetError.
+// They are the same on all ranks, and all ranks must call this function. Throws ConfigError if a budget is too small.
 StepOptions RunOptionsOf(const Config& config, const Context& context, DeviceMesh& mesh, DeviceKind device);
 
 }  // namespace weft
