@@ -112,6 +112,11 @@ struct OpRecord {
   bool reads_part = false;   // it reads no more of operand 0 than it writes
   int replaces = -1;         // this operand replaces a part of operand 0, whose other elements stay; -1: none does
   bool accumulates = false;  // it may add its products to an operand
+  bool alias = false;        // output 0 is the memory of operand 0, with the same elements in the same order
+  // What kernels may do in addition to the op, if the device has them. The pass Fuse asks for it.
+  bool writes_cast = false;  // an update: write output 0 in another dtype too, with attribute `dtype`, as last output
+  bool early_operands = false;    // read operands that nobody writes before the previous kernel ends; see `parameter`
+  Op with_residual = Op::kCount;  // this op with one more operand, which is added to output 0; kCount: there is none
   // Whether Chunk may compute it in parts: its values along a label that it neither contracts nor blocks depend on the
   // operands there only. Rope and dropout read positions, and losses are not worth the copies.
   bool by_rows = false;

@@ -1,10 +1,10 @@
 #include "weft/core/ir/storage.h"
 
+#include "weft/core/ir/record.h"
+
 namespace weft {
 
-bool IsAlias(const Node& local) {
-  return local.op == Op::kStopGradient || local.op == Op::kSplit || local.op == Op::kMerge;
-}
+bool IsAlias(const Node& local) { return Record(local.op).alias; }
 
 bool IsShapeOnly(const Node& local) { return local.op == Op::kFull && local.attrs.IntOr("shape_only", 0); }
 

@@ -102,6 +102,7 @@ void RegisterEinsum(OpTable& t) {
                             .samples = Samples,
                             .products = 1,
                             .accumulates = true,
+                            .early_operands = true,
                             .by_rows = true};
 }
 

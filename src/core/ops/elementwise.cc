@@ -255,7 +255,12 @@ void RegisterElementwise(OpTable& t) {
   add({.op = Op::kNot, .infer = InferLogic, .grad = NoGrad, .dims = PointwiseDims, .samples = SamplesNot});
   add({.op = Op::kSelect, .infer = InferSelect, .grad = GradSelect, .dims = PointwiseDims, .samples = SamplesSelect});
   add({.op = Op::kCast, .infer = InferCast, .grad = GradCast, .dims = LinearDims, .samples = SamplesCast});
-  add({.op = Op::kStopGradient, .infer = InferSame, .grad = NoGrad, .dims = LinearDims, .samples = SamplesAny});
+  add({.op = Op::kStopGradient,
+       .infer = InferSame,
+       .grad = NoGrad,
+       .dims = LinearDims,
+       .samples = SamplesAny,
+       .alias = true});
 }
 
 }  // namespace weft

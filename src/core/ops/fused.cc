@@ -141,7 +141,8 @@ void RegisterFused(OpTable& t) {
                             .fallback = LinearFallback,
                             .samples = LinearSamples,
                             .products = 1,
-                            .accumulates = true};
+                            .accumulates = true,
+                            .early_operands = true};
   t[size_t(Op::kSwiGluGrad)] = {.op = Op::kSwiGluGrad,
                                 .infer = InferSwiGluGrad,
                                 .dims = SwiGluGradDims,

@@ -139,20 +139,27 @@ void RegisterNorm(OpTable& t) {
                              .grad = GradRms,
                              .dims = ForwardDims,
                              .fallback = FallbackRms,
-                             .samples = Samples};
+                             .samples = Samples,
+                             .early_operands = true};
   t[size_t(Op::kLayerNorm)] = {.op = Op::kLayerNorm,
                                .infer = InferForward,
                                .grad = GradLayer,
                                .dims = ForwardDims,
                                .fallback = FallbackLayer,
-                               .samples = Samples};
-  t[size_t(Op::kRmsNormGrad)] = {
-      .op = Op::kRmsNormGrad, .infer = InferGrad, .dims = GradDims, .fallback = FallbackRmsGrad, .samples = Samples};
+                               .samples = Samples,
+                               .early_operands = true};
+  t[size_t(Op::kRmsNormGrad)] = {.op = Op::kRmsNormGrad,
+                                 .infer = InferGrad,
+                                 .dims = GradDims,
+                                 .fallback = FallbackRmsGrad,
+                                 .samples = Samples,
+                                 .with_residual = Op::kRmsNormGradAdd};
   t[size_t(Op::kLayerNormGrad)] = {.op = Op::kLayerNormGrad,
                                    .infer = InferGrad,
                                    .dims = GradDims,
                                    .fallback = FallbackLayerGrad,
-                                   .samples = Samples};
+                                   .samples = Samples,
+                                   .with_residual = Op::kLayerNormGradAdd};
   for (Op op : {Op::kRmsNormGradAdd, Op::kLayerNormGradAdd})
     t[size_t(op)] = {op, InferGrad, nullptr, GradDims, FallbackGradAdd, Samples};
 #define WEFT_BY_ROWS(Name, ...) t[size_t(Op::k##Name)].by_rows = true;

@@ -149,15 +149,25 @@ std::array<Var, 2> Lion(Var p, Var m, Var g, Var lr, Var scale, Var updates, con
   return {out[0], out[1]};
 }
 
-bool IsUpdate(Op op) { return op == Op::kAdamW || op == Op::kSgd || op == Op::kLion; }
-
 void RegisterOptimizer(OpTable& t) {
-  t[size_t(Op::kAdamW)] = {
-      .op = Op::kAdamW, .infer = Infer, .dims = UpdateDims, .fallback = AdamWFallback, .samples = AdamWSamples};
-  t[size_t(Op::kSgd)] = {
-      .op = Op::kSgd, .infer = Infer, .dims = UpdateDims, .fallback = SgdFallback, .samples = SgdSamples};
-  t[size_t(Op::kLion)] = {
-      .op = Op::kLion, .infer = Infer, .dims = UpdateDims, .fallback = LionFallback, .samples = LionSamples};
+  t[size_t(Op::kAdamW)] = {.op = Op::kAdamW,
+                           .infer = Infer,
+                           .dims = UpdateDims,
+                           .fallback = AdamWFallback,
+                           .samples = AdamWSamples,
+                           .writes_cast = true};
+  t[size_t(Op::kSgd)] = {.op = Op::kSgd,
+                         .infer = Infer,
+                         .dims = UpdateDims,
+                         .fallback = SgdFallback,
+                         .samples = SgdSamples,
+                         .writes_cast = true};
+  t[size_t(Op::kLion)] = {.op = Op::kLion,
+                          .infer = Infer,
+                          .dims = UpdateDims,
+                          .fallback = LionFallback,
+                          .samples = LionSamples,
+                          .writes_cast = true};
 }
 
 }  // namespace weft

@@ -25,9 +25,6 @@ class Var;
 // Lion   state m (Chen et al. 2023):
 //        p' = p - lr * (sign(beta1 m + (1 - beta1) g') + weight_decay * p); m' = beta2 m + (1 - beta2) g'
 
-// Whether the op is one of them.
-bool IsUpdate(Op op);
-
 struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;
 };

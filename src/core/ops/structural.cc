@@ -278,9 +278,9 @@ void RegisterStructural(OpTable& t) {
   t[size_t(Op::kPermute)] = {
       .op = Op::kPermute, .infer = InferPermute, .grad = GradPermute, .dims = PermuteDims, .samples = Samples};
   t[size_t(Op::kSplit)] = {
-      .op = Op::kSplit, .infer = InferSplit, .grad = GradSplit, .dims = SplitDims, .samples = Samples};
+      .op = Op::kSplit, .infer = InferSplit, .grad = GradSplit, .dims = SplitDims, .samples = Samples, .alias = true};
   t[size_t(Op::kMerge)] = {
-      .op = Op::kMerge, .infer = InferMerge, .grad = GradMerge, .dims = MergeDims, .samples = Samples};
+      .op = Op::kMerge, .infer = InferMerge, .grad = GradMerge, .dims = MergeDims, .samples = Samples, .alias = true};
   t[size_t(Op::kSlice)] = {.op = Op::kSlice,
                            .infer = InferSlice,
                            .grad = GradSlice,

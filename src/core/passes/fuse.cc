@@ -4,8 +4,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "weft/core/base/shard.h"
+#include "weft/core/ir/record.h"
 #include "weft/core/ir/verify.h"
-#include "weft/core/ops/optimizer_ops.h"
 #include "weft/core/passes/fuse_loss.h"
 #include "weft/core/passes/narrow_terms.h"
 
@@ -52,10 +52,8 @@ class Fuser {
 
   // Returns the op that also adds a residual, if there is one and the device has it, and `gradient` otherwise.
   Op WithResidual(Op gradient) const {
-    Op op = gradient == Op::kLayerNormGrad ? Op::kLayerNormGradAdd
-            : gradient == Op::kRmsNormGrad ? Op::kRmsNormGradAdd
-                                           : gradient;
-    return kernels_.Has(op) ? op : gradient;
+    Op op = Record(gradient).with_residual;
+    return op != Op::kCount && kernels_.Has(op) ? op : gradient;
   }
 
   // For add(gradient, r): lets the gradient's kernel add r, if r is computed before the gradient.
@@ -79,7 +77,7 @@ class Fuser {
   void FindCopy(const Node& cast) {
     if (cast.op != Op::kCast || cast.inputs[0].index() != 0) return;
     const Node& update = cast.inputs[0].node();
-    if (!IsUpdate(update.op) || copies_.contains(&update)) return;
+    if (!Record(update.op).writes_cast || copies_.contains(&update)) return;
     if (update.outputs[0].dtype != AccumulateType(update.outputs[0].dtype)) return;
     copies_[&update] = &cast;
     copied_.insert(&cast);
@@ -121,8 +119,7 @@ class Fuser {
   // writes. A kernel may then read them before the previous kernel of the program has ended. There is one if the first
   // operand is computed. Returns `made` with the attribute, as a copy if it is still `old`.
   std::shared_ptr<Node> WithParameters(const std::shared_ptr<Node>& made, const std::shared_ptr<Node>& old) const {
-    static constexpr Op kOps[] = {Op::kEinsum, Op::kLinear, Op::kLayerNorm, Op::kRmsNorm};
-    if (std::ranges::find(kOps, made->op) == std::end(kOps) || LeafOf(made->inputs[0])) return made;
+    if (!Record(made->op).early_operands || LeafOf(made->inputs[0])) return made;
     int64_t bits = 0;
     for (size_t i = 1; i < made->inputs.size(); i++)
       if (const Node* leaf = LeafOf(made->inputs[i]); leaf && !written_.contains(leaf->attrs.Text("name")))

@@ -226,7 +226,6 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
                  const __grid_constant__ Rules rules) {
   using Warp = typename Shape::Warp;
   using Element = typename Shape::Element;
-  using Keys = typename Shape::Keys;
   extern __shared__ __align__(1024) unsigned char shared[];
   typename Shape::Queries q_tile{reinterpret_cast<Element*>(shared)};  // [kQueries, D]
   int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;

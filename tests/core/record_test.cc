@@ -1,0 +1,84 @@
+// What an op's record says about its memory and about ops that do more agrees with the op on its samples.
+#include "weft/core/ir/record.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "parallel/sweep.h"
+#include "parallel/testing.h"
+#include "weft/core/ir/builder.h"
+#include "weft/core/ops/ops.h"
+
+namespace weft {
+namespace {
+
+using Check = void (*)(const Node& node, const std::string& what);
+
+// Calls `check` with the op's node on each of its samples.
+void ForEachSample(Op op, Check check) {
+  std::vector<Sample> samples = Record(op).samples(op);
+  ASSERT_FALSE(samples.empty()) << Name(op);
+  for (size_t s = 0; s < samples.size(); s++)
+    test::Trace([&] {
+      std::vector<Var> in;
+      for (const Tensor& value : sweep::SampleValues(samples[s], 1))
+        in.push_back(Leaf(fmt::format("in{}", in.size()), value.dtype(), value.shape()));
+      Outputs out = CurrentBuilder().Emit(op, samples[s].attrs, in, Loc::current());
+      check(out[0].node(), fmt::format("{}, sample {}", Name(op), s));
+      return test::Traced{.outputs = {{"y", out[0]}}};
+    });
+}
+
+// Else the result would read beyond the operand's memory, or as another type.
+TEST(Record, AliasesHaveTheTypeAndElementsOfTheirOperand) {
+  int aliases = 0;
+  for (const OpRecord& record : Ops()) {
+    if (!record.alias) continue;
+    aliases++;
+    ForEachSample(record.op, [](const Node& node, const std::string& what) {
+      ASSERT_EQ(node.outputs.size(), 1u) << what;
+      EXPECT_EQ(node.outputs[0].dtype, node.inputs[0].dtype()) << what;
+      EXPECT_EQ(NumElements(node.outputs[0].shape), NumElements(node.inputs[0].shape())) << what;
+    });
+  }
+  EXPECT_EQ(aliases, 3) << "stop_gradient, split and merge";
+}
+
+// The op that takes a residual has the operands and results of the op without, and one operand more, which has the
+// shape and type of output 0.
+TEST(Record, OpsThatTakeAResidualHaveOneMoreOperand) {
+  int pairs = 0;
+  for (const OpRecord& record : Ops()) {
+    if (record.with_residual == Op::kCount) continue;
+    pairs++;
+    ForEachSample(record.op, [](const Node& node, const std::string& what) {
+      std::vector<Var> in(node.inputs.begin(), node.inputs.end());
+      in.push_back(Leaf("residual", node.outputs[0].dtype, node.outputs[0].shape));
+      Outputs out = CurrentBuilder().Emit(Record(node.op).with_residual, node.attrs, in, Loc::current());
+      ASSERT_EQ(out.size(), node.outputs.size()) << what;
+      for (size_t i = 0; i < out.size(); i++) {
+        EXPECT_EQ(out[i].dtype(), node.outputs[i].dtype) << what;
+        EXPECT_EQ(out[i].shape(), node.outputs[i].shape) << what;
+      }
+    });
+  }
+  EXPECT_EQ(pairs, 2) << "the gradients of layer_norm and rms_norm";
+}
+
+// Fuse adds the cast as the last result of an update, so the update's own results must come from its operands alone.
+TEST(Record, UpdatesThatWriteACastHaveTheParameterAsOperandAndResultZero) {
+  int updates = 0;
+  for (const OpRecord& record : Ops()) {
+    if (!record.writes_cast) continue;
+    updates++;
+    ForEachSample(record.op, [](const Node& node, const std::string& what) {
+      EXPECT_EQ(node.attrs.IntOr("dtype", -1), -1) << what;
+      EXPECT_EQ(node.outputs[0].dtype, node.inputs[0].dtype()) << what;
+      EXPECT_EQ(node.outputs[0].shape, node.inputs[0].shape()) << what;
+    });
+  }
+  EXPECT_EQ(updates, 3) << "adamw, sgd and lion";
+}
+
+}  // namespace
+}  // namespace weft
