@@ -238,11 +238,21 @@ TEST(LocalGroup, WrongArgumentsAreRefused) {
 
 TEST(DeviceMesh, RefusesWhatIsNoMesh) {
   RunRanks(1, [](Context& context, GroupFactory& groups) {
-    EXPECT_THROW(DeviceMesh(context, groups, {{"a", "a"}, {1, 1}}), Error);
-    EXPECT_THROW(DeviceMesh(context, groups, {{"a"}, {1, 1}}), Error);
-    EXPECT_THROW(DeviceMesh(context, groups, {{"a"}, {2}}), Error);
-    EXPECT_THROW(DeviceMesh(context, groups, {{"a"}, {0}}), Error);
-    EXPECT_THROW(DeviceMesh(context, groups, {{""}, {1}}), Error);
+    auto refuses = [&](const MeshShape& shape, const char* why) {
+      try {
+        DeviceMesh mesh(context, groups, shape);
+        ADD_FAILURE() << "expected: " << why;
+      } catch (const Error& e) {
+        ExpectParts(e.what(), {"mesh at local_group_test.cc:", why});
+      }
+    };
+    refuses({{"a", "a"}, {1, 1}}, "expected a name of its own for each axis, got \"a\" for axis 0");
+    refuses({{""}, {1}}, "expected a name of its own for each axis, got \"\" for axis 0");
+    refuses({{"a"}, {1, 1}}, "got 1 names and 2 sizes");
+    refuses({{"a"}, {0}}, "expected a size of at least 1 for axis \"a\", got 0");
+    refuses({{"a"}, {2}},
+            "a=2 needs 2 ranks, got 1 that are running; start 2 with mpirun -np 2, or change a size: "
+            "DeviceMesh(context, {{\"a\", -1}}) takes all");
     DeviceMesh none(context, groups, {});
     EXPECT_EQ(none.size(), 1);
     none.World().Barrier();

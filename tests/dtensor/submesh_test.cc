@@ -85,7 +85,7 @@ TEST(MeshOfSomeRanks, RefusesRanksThatAreNone) {
       EXPECT_NE(error.find("expected ranks of [0, 1), each once"), std::string::npos) << error;
     }
     std::string error = test::ErrorOf([&] { DeviceMesh(context, groups, test::MeshOf({2}), std::vector<int>{0}); });
-    EXPECT_NE(error.find("mesh: x=2 has 2 ranks, but 1 are"), std::string::npos) << error;
+    EXPECT_NE(error.find(": x=2 needs 2 ranks, got 1 that are"), std::string::npos) << error;
   });
 }
 

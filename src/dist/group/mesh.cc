@@ -13,23 +13,37 @@
 namespace weft {
 namespace {
 
-void Check(const MeshShape& shape, const std::vector<int>& ranks, int world_size) {
+void CheckAxes(const MeshShape& shape, const std::string& mesh) {
   WEFT_CHECK(shape.names.size() == shape.sizes.size() && shape.num_axes() <= kMaxAxes,
-             fmt::format("mesh: {} names and {} sizes; expected one size per axis and at most {} axes",
-                         shape.names.size(), shape.sizes.size(), kMaxAxes));
+             fmt::format("{}: expected one size per axis and at most {} axes, got {} names and {} sizes", mesh,
+                         kMaxAxes, shape.names.size(), shape.sizes.size()));
   for (int i = 0; i < shape.num_axes(); i++) {
     const std::string& name = shape.names[size_t(i)];
     WEFT_CHECK(!name.empty() && std::count(shape.names.begin(), shape.names.end(), name) == 1,
-               fmt::format("mesh: axis {} is named \"{}\"; every axis needs a name of its own", i, name));
-    WEFT_CHECK(shape.sizes[size_t(i)] >= 1, fmt::format("mesh: axis \"{}\" has size {}", name, shape.sizes[size_t(i)]));
+               fmt::format("{}: expected a name of its own for each axis, got \"{}\" for axis {}", mesh, name, i));
+    WEFT_CHECK(shape.sizes[size_t(i)] >= 1, fmt::format("{}: expected a size of at least 1 for axis \"{}\", got {}",
+                                                        mesh, name, shape.sizes[size_t(i)]));
   }
+}
+
+// What to do about a mesh that has not as many ranks as are running.
+std::string Remedy(const MeshShape& shape) {
+  return fmt::format("start {} with mpirun -np {}, or change a size: DeviceMesh(context, {{{{\"{}\", -1}}}}) takes all",
+                     shape.num_ranks(), shape.num_ranks(), shape.num_axes() > 0 ? shape.names[0] : "dp");
+}
+
+void Check(const MeshShape& shape, const std::vector<int>& ranks, int world_size, const Loc& loc) {
+  const std::string mesh = fmt::format("mesh at {}", ToString(loc));
+  CheckAxes(shape, mesh);
+  bool all = int(ranks.size()) == world_size;
   WEFT_CHECK(shape.num_ranks() == int(ranks.size()),
-             fmt::format("mesh: {} has {} ranks, but {} are {}", ToString(shape), shape.num_ranks(), ranks.size(),
-                         int(ranks.size()) == world_size ? "running" : "given"));
+             fmt::format("{}: {} needs {} ranks, got {} that are {}; {}", mesh, ToString(shape), shape.num_ranks(),
+                         ranks.size(), all ? "running" : "given", all ? Remedy(shape) : "give one for each place"));
   std::vector<bool> seen(static_cast<size_t>(world_size));
   for (int rank : ranks) {
-    WEFT_CHECK(rank >= 0 && rank < world_size && !seen[size_t(rank)],
-               fmt::format("mesh: expected ranks of [0, {}), each once, got {}", world_size, fmt::join(ranks, ", ")));
+    WEFT_CHECK(
+        rank >= 0 && rank < world_size && !seen[size_t(rank)],
+        fmt::format("{}: expected ranks of [0, {}), each once, got {}", mesh, world_size, fmt::join(ranks, ", ")));
     seen[size_t(rank)] = true;
   }
 }
@@ -43,7 +57,7 @@ void CheckOrder(const Context& context, const ProcessGroup& group) {
                          PlaceOf(context.device(kind)), group.name(), Name(kind)));
 }
 
-MeshShape Filled(DeviceMesh::Axes axes, int world_size) {
+MeshShape Filled(DeviceMesh::Axes axes, int world_size, const Loc& loc) {
   MeshShape shape;
   int64_t others = 1, holes = 0;
   for (const auto& [name, size] : axes) {
@@ -54,7 +68,7 @@ MeshShape Filled(DeviceMesh::Axes axes, int world_size) {
     else
       others *= size;
   }
-  WEFT_CHECK(holes <= 1, fmt::format("mesh: expected at most one axis of size -1, got {}", holes));
+  WEFT_CHECK(holes <= 1, fmt::format("mesh at {}: expected at most one axis of size -1, got {}", ToString(loc), holes));
   for (int& size : shape.sizes)
     if (size == -1) size = others > 0 ? int(world_size / others) : 0;
   return shape;
@@ -68,27 +82,27 @@ std::vector<int> AllRanks(int size) {
 
 }  // namespace
 
-DeviceMesh::DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, std::vector<DeviceKind> kinds)
-    : DeviceMesh(context, groups, std::move(shape), AllRanks(context.world_size()), std::move(kinds)) {}
+DeviceMesh::DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, std::vector<DeviceKind> kinds, Loc loc)
+    : DeviceMesh(context, groups, std::move(shape), AllRanks(context.world_size()), std::move(kinds), loc) {}
 
-DeviceMesh::DeviceMesh(Context& context, Axes axes)
-    : DeviceMesh(context, Filled(axes, context.world_size()), AllRanks(context.world_size())) {}
+DeviceMesh::DeviceMesh(Context& context, Axes axes, Loc loc)
+    : DeviceMesh(context, Filled(axes, context.world_size(), loc), AllRanks(context.world_size()), loc) {}
 
-DeviceMesh::DeviceMesh(Context& context, MeshShape shape, std::vector<int> ranks)
+DeviceMesh::DeviceMesh(Context& context, MeshShape shape, std::vector<int> ranks, Loc loc)
     : DeviceMesh(context, GroupSource::Of(context).groups(), std::move(shape), std::move(ranks),
-                 GroupSource::Of(context).kinds()) {
+                 GroupSource::Of(context).kinds(), loc) {
   if (has_this_rank()) GroupSource::Of(context).Watch(*this);
 }
 
 DeviceMesh::DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, std::vector<int> ranks,
-                       std::vector<DeviceKind> kinds)
+                       std::vector<DeviceKind> kinds, Loc loc)
     : context_(&context),
       shape_(std::move(shape)),
       ranks_(std::move(ranks)),
       global_rank_(context.rank()),
       world_size_(context.world_size()),
       recorder_(std::make_shared<CallRecorder>()) {
-  Check(shape_, ranks_, world_size_);
+  Check(shape_, ranks_, world_size_, loc);
   if (auto here = std::find(ranks_.begin(), ranks_.end(), global_rank_); here != ranks_.end()) {
     rank_ = int(here - ranks_.begin());
     coords_ = shape_.CoordsOf(rank_);

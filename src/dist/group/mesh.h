@@ -27,21 +27,21 @@ class DeviceMesh final : public CollectiveContext {
  public:
   // Makes a group per axis and kind, and one of the whole mesh. The context must outlive the mesh. Collective: all
   // ranks construct their meshes in the same order. Throws Error unless the shape is valid (names that are unique and
-  // not empty, sizes of at least 1, not too many axes) and has context.world_size() ranks.
+  // not empty, sizes of at least 1, not too many axes) and has context.world_size() ranks. Errors name the line `loc`.
   DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape,
-             std::vector<DeviceKind> kinds = {DeviceKind::kCpu});
+             std::vector<DeviceKind> kinds = {DeviceKind::kCpu}, Loc loc = Loc::current());
   // Makes the mesh for a context of Context::FromEnvironment, with groups for all its devices. One size may be -1:
   // it becomes what fills the world.
   using Axes = std::initializer_list<std::pair<std::string, int>>;
-  DeviceMesh(Context& context, Axes axes);
+  DeviceMesh(Context& context, Axes axes, Loc loc = Loc::current());
   // A mesh of some of the ranks, given by `ranks` in the order of the shape. Collective over the world. Ranks of the
   // mesh pass the same list. Other ranks pass a list that does not contain them, or that of a mesh of the same shape
   // that has no rank in common with this one (a submesh). A rank outside its mesh has no groups. Throws Error as above,
   // or if `ranks` has duplicates or ranks outside the world.
   DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, std::vector<int> ranks,
-             std::vector<DeviceKind> kinds = {DeviceKind::kCpu});
+             std::vector<DeviceKind> kinds = {DeviceKind::kCpu}, Loc loc = Loc::current());
   // Makes it for a context of Context::FromEnvironment.
-  DeviceMesh(Context& context, MeshShape shape, std::vector<int> ranks);
+  DeviceMesh(Context& context, MeshShape shape, std::vector<int> ranks, Loc loc = Loc::current());
   ~DeviceMesh() override;
   DeviceMesh(const DeviceMesh&) = delete;
   DeviceMesh& operator=(const DeviceMesh&) = delete;
