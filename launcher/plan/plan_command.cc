@@ -82,6 +82,7 @@ absl::Status PlanOne(const Request& request, const ConfigWords& words, std::vect
     absl::StatusOr<RatesFile> file = ReadRates(request.rates);
     if (!file.ok()) return file.status();
     if (absl::Status s = AddTime(planned, *file, report); !s.ok()) return s;
+    if (std::string note = NoteOnRanks(*file, config->mesh.ranks()); !note.empty()) notes.push_back(std::move(note));
   }
   PrintStdout("{}", request.json ? ToJson(report) : ToText(report, request.verbose));
   return absl::OkStatus();
@@ -116,6 +117,7 @@ absl::Status PlanMany(const Request& request, const ConfigWords& words, std::vec
   if (!result.ok()) return result.status();
   PrintStdout("{}", request.json ? ToJson(*result) : ToText(*result, search));
   notes = config->notes;
+  if (std::string note = NoteOnRanks(*file, request.devices); !note.empty()) notes.push_back(std::move(note));
   return absl::OkStatus();
 }
 

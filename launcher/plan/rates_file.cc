@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -118,6 +119,7 @@ absl::StatusOr<RatesFile> ReadRates(const std::string& path) {
       }
       if (file.device != *kind || file.device_name != name)
         return Expected(path, number, fmt::format("the device of line 1, {}, got {}", file.device_name, name));
+      file.ranks = std::max(file.ranks, line.at("ranks").get<int64_t>());
       if (std::string fault = Add(line, file.rates); !fault.empty()) return Expected(path, number, fault);
     } catch (const Json::exception& e) {
       return Expected(path, number, fmt::format("a line of weft bench, got one with an error: {}", e.what()));
@@ -133,6 +135,14 @@ absl::Status CheckDevice(const RatesFile& file, DeviceKind device) {
       fmt::format("rates: expected rates of device {}, for which the step is planned, got those of {} in {}; plan with "
                   "device={}, or measure on the other device",
                   Name(device), file.device_name, file.path, Name(file.device)));
+}
+
+std::string NoteOnRanks(const RatesFile& file, int64_t ranks) {
+  if (file.device != DeviceKind::kCpu || ranks <= file.ranks) return "";
+  return fmt::format(
+      "rates: {} was measured by {} rank{}, and this step has {}; if more of them share a host's cores, it is "
+      "slower than predicted: measure with ranks=N for as many as a host will have",
+      file.path, file.ranks, file.ranks == 1 ? "" : "s", ranks);
 }
 
 }  // namespace weft

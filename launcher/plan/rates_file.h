@@ -1,5 +1,6 @@
 // RatesFile: the lines of weft bench rates --json, from which weft plan predicts the time of a step.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "weft/core/base/device.h"
@@ -11,6 +12,7 @@ struct RatesFile {
   std::string path;
   DeviceKind device = DeviceKind::kCpu;
   std::string device_name;  // "NVIDIA H200"; of the CPU, that of the processor
+  int64_t ranks = 0;        // the most that ran while something was measured
   Rates rates;
 };
 
@@ -23,5 +25,9 @@ absl::StatusOr<RatesFile> ReadRates(const std::string& path);
 
 // Returns an error if the file is of another kind of device.
 absl::Status CheckDevice(const RatesFile& file, DeviceKind device);
+
+// Returns a note if a step of so many ranks may find a slower device than the file's: more ranks share the cores of a
+// host. Otherwise "".
+std::string NoteOnRanks(const RatesFile& file, int64_t ranks);
 
 }  // namespace weft

@@ -16,13 +16,14 @@ struct FakeRates {
   const char* device_name = "fake";
   double lost_share = -1;  // below 0: there is no line of overlap
   std::vector<int> ranks = {2, 3, 4, 6};
+  int started = 6;  // ranks that ran while it was measured
 
   std::string Line(const std::string& kind, const std::string& name, const std::string& dtype,
                    const std::string& labels, const std::string& sizes, double ms, const std::string& more = "") const {
     return fmt::format(
-        R"({{"kind":"{}","case":"{}","device":"{}","device_name":"{}","dtype":"{}","labels":{{{}}},"sizes":{{{}}},)"
+        R"({{"kind":"{}","case":"{}","device":"{}","device_name":"{}","ranks":{},"dtype":"{}","labels":{{{}}},"sizes":{{{}}},)"
         R"("median_ms":{},"more":{{{}}}}})",
-        kind, name, device, device_name, dtype, labels, sizes, ms * slower, more);
+        kind, name, device, device_name, started, dtype, labels, sizes, ms * slower, more);
   }
   std::vector<std::string> Lines() const {
     std::vector<std::string> lines;

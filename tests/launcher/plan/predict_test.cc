@@ -162,6 +162,15 @@ TEST(Predict, IsPrinted) {
   EXPECT_EQ(ToText(without, false).find("predicted step"), std::string::npos);
 }
 
+// Ranks of a CPU share its cores with more ranks than were measured; those of GPUs do not.
+TEST(RatesFile, NotesMoreRanksThanWereMeasured) {
+  RatesFile two = RatesOf({.started = 2});
+  EXPECT_EQ(NoteOnRanks(two, 1), "");
+  EXPECT_EQ(NoteOnRanks(two, 2), "");
+  EXPECT_NE(NoteOnRanks(two, 4).find(" was measured by 2 ranks, and this step has 4;"), std::string::npos);
+  EXPECT_EQ(NoteOnRanks(RatesOf({.device = "cuda", .started = 2}), 4), "");
+}
+
 // Errors name the file, the line, what is wrong and the command that makes such a file.
 TEST(RatesFile, RefusesWhatItCannotUse) {
   FakeRates fake;
