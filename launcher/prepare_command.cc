@@ -12,7 +12,6 @@
 #include "weft/core/host/notice.h"
 #include "weft/train/data/prepare.h"
 #include "weft/train/io/path_advice.h"
-#include "weft/train/io/suggest.h"
 
 namespace weft {
 namespace {
@@ -58,14 +57,6 @@ std::vector<Option> OptionsOf(PrepareOptions& options) {
   };
 }
 
-absl::Status UnknownKey(const std::string& key, std::span<const Option> rows) {
-  Words keys;
-  for (const Option& row : rows) keys.emplace_back(row.field.key);
-  std::string nearest = Nearest(key, keys);
-  return Bad(fmt::format("unknown key {:?}; {}", key,
-                         nearest.empty() ? "weft prepare --help lists them" : "did you mean " + nearest + "?"));
-}
-
 // A key has only letters and underscores, so an argument such as ./a=b.txt is a path.
 bool IsOption(const std::string& word) {
   size_t equals = word.find('=');
@@ -99,7 +90,8 @@ absl::StatusOr<PrepareOptions> Parse(Words words) {
     if (word.empty()) return Bad("expected a path or key=value, got an empty word");
     if (word.starts_with('-'))
       return Bad(fmt::format("unknown flag {:?}; weft prepare --help says how to use it", word));
-    if (IsOption(word)) return UnknownKey(word.substr(0, word.find('=')), rows);
+    if (IsOption(word))
+      return Bad(fmt::format("unknown key {:?}; weft prepare --help lists them", word.substr(0, word.find('='))));
     paths.push_back(word);
   }
   for (const char* key : {"vocab", "sample"})

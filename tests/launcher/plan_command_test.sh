@@ -48,7 +48,7 @@ for ranks in 0 -1 x 1e3 65537 2147483648 4294967297 99999999999999999999; do
 done
 plan 0 "" configs/gpt2-tiny.yaml --ranks 4 mesh.dp=-1
 plan 2 'command line: ranks: expected an integer >= 1 and <= 65536, got "x"' configs/gpt2-tiny.yaml --ranks=x
-plan 2 'weft plan: unknown flag "--jsno"' configs/gpt2-tiny.yaml --jsno
+plan 2 'command line: jsno: unknown argument; did you mean --json?' configs/gpt2-tiny.yaml --jsno
 # Token shards have no vocabulary of their own: magic 20240520, version 1, 9 tokens.
 { printf '\x88\xd8\x34\x01\x01\0\0\0\x09\0\0\0'; head -c $((1012 + 18)) /dev/zero; } > "$dir/shard.bin"
 plan 2 "model.vocab: is required with token shards" configs/gpt2-tiny.yaml "data.train=$dir/shard.bin"

@@ -61,9 +61,9 @@ done
 refused "weft prepare: INPUT is missing; weft prepare --help" prepare "$dir/no"
 refused "weft prepare: OUT is missing: the first path is the folder to write to, got README.md, a file" prepare README.md
 refused "weft prepare: INPUT is missing" prepare "$dir/no" val=0
-refused 'weft prepare: unknown flag "--outt"' prepare README.md --outt "$dir/no"
+refused 'command line: outt: unknown argument; did you mean --out?' prepare README.md --outt "$dir/no"
 refused 'command line: --out: expected a string after it, got nothing' prepare README.md --out
-refused 'unknown key "tokeniser"; did you mean tokenizer?' prepare "$dir/no" README.md tokeniser=chars
+refused 'command line: tokeniser: unknown argument; did you mean tokenizer?' prepare "$dir/no" README.md tokeniser=chars
 refused 'unknown key "zzz"; weft prepare --help lists them' prepare "$dir/no" README.md zzz=1
 refused 'tokenizer: expected one of bytes, chars, sentencepiece, chars:PATH, huggingface:PATH, sentencepiece:PATH, tiktoken:PATH, got "byte"' \
   prepare "$dir/no" README.md tokenizer=byte

@@ -43,13 +43,32 @@ TEST(Options, AreTakenInEveryForm) {
 
 TEST(Options, SwitchesTakeNoWord) {
   Request r;
-  Words words = {"--json", "--loud", "7", "json=true"};
+  Words words = {"--json", "--loud", "7"};
   ASSERT_TRUE(TakeOptions(OptionsOf(r), words).ok());
   EXPECT_TRUE(r.json && r.loud);
-  EXPECT_EQ(words, (Words{"7", "json=true"}));  // json is a flag only
+  EXPECT_EQ(words, Words{"7"});
   words = {"loud=false"};
   ASSERT_TRUE(TakeOptions(OptionsOf(r), words).ok());
   EXPECT_FALSE(r.loud);
+}
+
+// Keys of the config, arguments that are nearer to one, and paths stay.
+TEST(Options, MisspelledOnesNameTheOption) {
+  const std::pair<const char*, const char*> words[] = {{"cuont=3", "cuont: unknown argument; did you mean count?"},
+                                                       {"--lod", "lod: unknown argument; did you mean --loud?"},
+                                                       {"json=true", "json: unknown argument; did you mean --json?"}};
+  for (auto [word, what] : words) {
+    Request r;
+    Words given{word};
+    absl::Status status = TakeOptions(OptionsOf(r), given).status();
+    EXPECT_EQ(status.message(), std::string("command line: ") + what) << word;
+  }
+  for (const char* word : {"device=cpu", "train.clip=1", "optimizer=adamw", "lrr=1", "cuont", "a/cuont=1", "-cuont"}) {
+    Request r;
+    Words given{word};
+    EXPECT_TRUE(TakeOptions(OptionsOf(r), given).ok()) << word;
+    EXPECT_EQ(given, Words{word});
+  }
 }
 
 TEST(Options, TextsStayAsTheyAre) {

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "fmt/format.h"
+#include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
+#include "weft/train/config/unknown_key.h"
+#include "weft/train/io/suggest.h"
 
 namespace weft {
 namespace {
@@ -44,6 +48,33 @@ absl::Status Set(const Assignment& a) {
   return absl::OkStatus();
 }
 
+// Returns the key of "key=value" or "--key", or "" if the word is something else, such as a path.
+std::string KeyOf(const std::string& word) {
+  bool flag = word.starts_with("--");
+  size_t begin = flag ? 2 : 0, equals = word.find('=');
+  if (!flag && equals == word.npos) return "";
+  std::string key = word.substr(begin, equals == word.npos ? word.npos : equals - begin);
+  bool letters =
+      std::all_of(key.begin(), key.end(), [](char ch) { return absl::ascii_isalpha(uint8_t(ch)) || ch == '_'; });
+  return letters ? key : "";
+}
+
+// An option comes before a config key that is as near, because the command's own options are fewer.
+absl::Status CheckSpelling(std::span<const Option> options, const std::string& word) {
+  std::string key = KeyOf(word);
+  if (key.empty() || FindField(key) || IsSection(key)) return absl::OkStatus();
+  std::vector<std::string> choices;
+  for (const Option& option : options) choices.emplace_back(option.field.key);
+  const size_t own = choices.size();
+  for (const Field& field : Schema()) choices.emplace_back(LastPart(field.key));
+  auto nearest = std::find(choices.begin(), choices.end(), Nearest(key, choices)) - choices.begin();
+  if (size_t(nearest) >= own) return absl::OkStatus();
+  const Option& meant = options[size_t(nearest)];
+  bool flag = word.starts_with("--") || meant.form == Option::kFlag;
+  return absl::InvalidArgumentError(
+      fmt::format("{}{}: unknown argument; did you mean {}{}?", kCommandLine, key, flag ? "--" : "", meant.field.key));
+}
+
 }  // namespace
 
 absl::StatusOr<std::set<std::string>> TakeOptions(std::span<const Option> options, std::vector<std::string>& words) {
@@ -64,6 +95,8 @@ absl::StatusOr<std::set<std::string>> TakeOptions(std::span<const Option> option
     if (absl::Status s = Set(a); !s.ok()) return s;
     given.insert(a.option->field.key);
   }
+  for (const std::string& word : rest)
+    if (absl::Status s = CheckSpelling(options, word); !s.ok()) return s;
   words = std::move(rest);
   return given;
 }

@@ -30,7 +30,7 @@ struct Option {
 
 // Sets options from the arguments in `words` and removes those arguments. If an option is repeated, its last value
 // counts, except for lists of kVerbatim. Returns the keys that were given. Errors name the key, the expected value and
-// the given one.
+// the given one. A misspelled option is an error that names the option.
 absl::StatusOr<std::set<std::string>> TakeOptions(std::span<const Option> options, std::vector<std::string>& words);
 
 }  // namespace weft

@@ -9,12 +9,13 @@ namespace {
 // A third of the letters may be wrong, and at least one.
 bool IsNear(int distance, size_t length) { return distance <= std::max(1, int(length) / 3); }
 
-std::string_view LastPart(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 std::string_view Section(std::string_view key) {
   return key.find('.') == key.npos ? std::string_view() : key.substr(0, key.rfind('.'));
 }
 
 }  // namespace
+
+std::string_view LastPart(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 
 int EditDistance(std::string_view a, std::string_view b) {
   // A rolling table of rows i - 2, i - 1 and i.

@@ -13,6 +13,9 @@ int EditDistance(std::string_view a, std::string_view b);
 // Returns the nearest choice, or "" if none is close enough to be a misspelling.
 std::string Nearest(std::string_view word, const std::vector<std::string>& choices);
 
+// Returns "lr" of "optimizer.lr".
+std::string_view LastPart(std::string_view key);
+
 // Returns the nearest key, or "". Prefers a key with the same last part in another section (`optimizer.lr` for `lr`),
 // then a similar key, first of the same section.
 std::string NearestKey(std::string_view key, const std::vector<std::string>& keys);

@@ -90,8 +90,8 @@ run 2 "bad.jsonl:1: expected rate as a number or null; give a file that weft ben
 run 0 "usage: weft bench KIND" bench --help
 run 2 "weft bench: expected collective, gemm, sdpa, encoder, step, dispatch, copy, rates first, got nothing" bench
 run 2 'got "gem"; did you mean gemm?' bench gem
-run 2 'expected keys of gemm as key=value, got "mm=3"; did you mean m?' bench gemm mm=3
-run 2 'expected keys of gemm as key=value, got "--jsno"; did you mean json?' bench gemm --jsno
+run 2 'command line: mm: unknown argument; did you mean m?' bench gemm mm=3
+run 2 'command line: jsno: unknown argument; did you mean --json?' bench gemm --jsno
 run 2 'command line: m: expected integers >= 1 and <= 16777216, with commas between them, got "0"' bench gemm m=0
 run 2 'command line: m: expected 1 or 3 numbers, as k has, got "1,2"' bench gemm m=1,2 k=1,2,3
 run 2 'command line: dtype: expected names of f64, f32, bf16, f16, got "fp32"; did you mean "f32"?' bench gemm dtype=fp32
