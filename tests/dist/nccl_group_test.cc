@@ -235,22 +235,22 @@ TEST(NcclGroup, CallsThatGoTogetherHaveTheBitsOfEach) {
 
 // With NCCL such ranks would hang. The library that replaces it says so, and this holds that it does.
 TEST(NcclGroup, GroupsOfOtherCallsOnOtherRanksAreFound) {
-  for (bool differ : {false, true}) {
-    OnNccl({{"x"}, {3}}, [&](DoubleRank& rank, DeviceMesh& mesh) {
-      std::vector<Tensor> tensors;
-      std::vector<Collective> calls;
-      for (int64_t i = 0; i < 4; i++) {
-        tensors.push_back(Tensor::Zeros(DType::kF32, {3 + i}, rank.device));
-        calls.push_back(
-            {.op = Op::kAllReduce, .in = tensors.back().data(), .out = tensors.back().data(), .count = 3 + i});
-      }
-      size_t first = differ && rank.context.rank() == 2 ? 3 : 2;
-      mesh.World(kDouble).EnqueueAll(std::span(calls).first(first));
-      mesh.World(kDouble).EnqueueAll(std::span(calls).subspan(first));
-      rank.device.Synchronize();
-    });
-    EXPECT_EQ(test::FakeNcclFaults() != "", differ);
-  }
+  for (Op op : {Op::kAllReduce, Op::kAllToAll})
+    for (bool differ : {false, true}) {
+      OnNccl({{"x"}, {3}}, [&](DoubleRank& rank, DeviceMesh& mesh) {
+        std::vector<Tensor> in, out;
+        std::vector<Collective> calls;
+        for (int64_t i = 0; i < 4; i++) {
+          for (auto* tensors : {&in, &out}) tensors->push_back(Tensor::Zeros(DType::kF32, {3 * (3 + i)}, rank.device));
+          calls.push_back({.op = op, .in = in.back().data(), .out = out.back().data(), .count = 3 + i});
+        }
+        size_t first = differ && rank.context.rank() == 2 ? 3 : 2;
+        mesh.World(kDouble).EnqueueAll(std::span(calls).first(first));
+        mesh.World(kDouble).EnqueueAll(std::span(calls).subspan(first));
+        rank.device.Synchronize();
+      });
+      EXPECT_EQ(test::FakeNcclFaults() != "", differ) << Name(op);
+    }
 }
 
 TEST(NcclGroup, CallsThatGoTogetherFailTogether) {

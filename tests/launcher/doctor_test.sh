@@ -33,7 +33,7 @@ grep -qE "  ok    connections +each rank reaches the 2 others, in [0-9]+ ms" "$d
 grep -qE "  ok    collectives +all-reduce over 3 ranks: [0-9]+ us for 4 B, [0-9.]+ ms for 4\.0 MiB" "$dir/out" || fail "expected sums"
 doctor 0 "processor" "$weft" doctor "$dir" --ranks 1
 doctor 2 'ranks: expected an integer >= 1 and <= 65536, got "x"' "$weft" doctor ranks=x
-doctor 2 'got "rank=2"' "$weft" doctor rank=2
+doctor 2 'rank: unknown argument; did you mean ranks?' "$weft" doctor rank=2
 doctor 2 "ranks: expected 2, as many as the launcher started, got 3" mpirun -np 2 "$weft" doctor ranks=3
 doctor 1 "ranks: mpirun cannot be started" env PATH=/nowhere "$weft" doctor ranks=2
 

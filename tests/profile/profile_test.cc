@@ -1,4 +1,5 @@
 // profile.steps: the trace obeys the laws of its format and of the plans, and the run is otherwise unchanged.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,6 +51,22 @@ class Profile : public testing::Test {
   TempFolder folder_;
   std::string log_ = folder_.Path("x.jsonl"), path_ = folder_.Path("p.json");
 };
+
+// Both a profile and the thread of a save exchange data among all ranks. The first save is slow, so it is still under
+// way where the first profile begins, and where the second one ends.
+TEST_F(Profile, WaitsForSavesThatAreUnderWay) {
+  std::vector<double> want = LossesOfRun(Configured({"mesh.dp=2"}));
+  for (const auto& [first, every] : {std::pair{3, 2}, {2, 3}}) {
+    ::setenv("WEFT_FAULT", fmt::format("create:slow:{}", every).c_str(), 1);  // another text is counted from 1
+    Config config = Configured({"mesh.dp=2", fmt::format("profile.steps=[{},4]", first), "profile.path=" + path_,
+                                fmt::format("checkpoint.every={}", every), "checkpoint.dir=" + folder_.Path("c")});
+    EXPECT_EQ(LossesOfRun(config), want);
+    ::unsetenv("WEFT_FAULT");
+    CheckTrace(config, first, 4);
+    EXPECT_EQ(ProfileEvent()["step"], 4);
+    std::filesystem::remove_all(folder_.Path("c"));
+  }
+}
 
 // On every mesh, with one and with several micro-steps, the trace contains what ran, and the losses have the same bits.
 TEST_F(Profile, IsWhatRanAndChangesNothing) {

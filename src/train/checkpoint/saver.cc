@@ -52,9 +52,7 @@ CheckpointSaver::CheckpointSaver(State& state, ProcessGroup& world, Options opti
   if (state.device().device().kind != DeviceKind::kCpu) NoteUnstaged();
 }
 
-CheckpointSaver::~CheckpointSaver() {
-  if (thread_.joinable()) thread_.join();
-}
+CheckpointSaver::~CheckpointSaver() { Join(); }
 
 // Sums over ranks, because hosts may differ and only rank 0 prints notes.
 void CheckpointSaver::NoteUnstaged() {
@@ -104,8 +102,12 @@ double CheckpointSaver::Stall() {
   return std::chrono::duration<double>(stall_).count();
 }
 
-absl::Status CheckpointSaver::Wait() {
+void CheckpointSaver::Join() {
   if (thread_.joinable()) thread_.join();
+}
+
+absl::Status CheckpointSaver::Wait() {
+  Join();
   if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
   return std::exchange(status_, absl::OkStatus());
 }

@@ -5,10 +5,11 @@
 //   CheckpointSaver saver(state, mesh.World(), {.dir = "checkpoints", .keep = 2, .config = ToYaml(config)});
 //   status = saver.Start({.step = 100});      // on all ranks
 //   saver.WaitForCopy();                      // the state may change from here on
+//   saver.Join();                             // the group may be used from here on
 //   status = saver.Wait();
 //
-// Between Start and Wait only the thread may use the group. The other ranks wait for a rank with slow storage. They
-// time out only if its save makes no progress during the group's timeout.
+// Between Start and Join or Wait only the thread may use the group. The other ranks wait for a rank with slow storage.
+// They time out only if its save makes no progress during the group's timeout.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -71,6 +72,8 @@ class CheckpointSaver {
   // Waits until the current save has copied the state, which must not change before. Returns the time waited, which is
   // 0 without a current save. Throws the error of a failed device.
   Clock::duration WaitForCopy();
+  // Waits for the end of the current save, whose status and errors are left for Wait.
+  void Join();
   // Waits for the end of the current save and returns its status. Rethrows errors of collectives and of the device.
   absl::Status Wait();
   // Records that the evaluation after `step` is done. Once the checkpoint of that step is saved too, marks it as

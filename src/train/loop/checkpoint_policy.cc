@@ -47,14 +47,14 @@ bool CheckpointPolicy::IsDue(int64_t step) const {
   return saver_ && (step == config_.train.steps || (every > 0 && step % every == 0));
 }
 
-absl::Status CheckpointPolicy::Save(int64_t step, bool eval_due, bool last) {
+absl::Status CheckpointPolicy::Save(int64_t step, Follows follows) {
   position_ = data_.PositionAfter(step, position_);
   return saver_->Start({step,
                         config_.train.seed,
                         position_.sequences,
-                        eval_due,
+                        follows.eval,
                         {position_.of_source.begin(), position_.of_source.begin() + int64_t(data_.num_sources())}},
-                       last || step == config_.train.steps);
+                       follows.nothing || step == config_.train.steps);
 }
 
 CheckpointSaver::Clock::duration CheckpointPolicy::WaitForCopy() {
@@ -65,6 +65,10 @@ void CheckpointPolicy::NoteEvaluated(int64_t step) {
   if (saver_) saver_->NoteEvaluated(step);
 }
 
+void CheckpointPolicy::Join() {
+  if (saver_) saver_->Join();
+}
+
 absl::Status CheckpointPolicy::Wait() { return saver_ ? saver_->Wait() : absl::OkStatus(); }
 
 absl::Status CheckpointPolicy::SaveAtStop(int64_t step, bool eval_due) {
@@ -72,7 +76,7 @@ absl::Status CheckpointPolicy::SaveAtStop(int64_t step, bool eval_due) {
   bool wants = !IsDue(step) && step > start_.step();
   if (!wants) wants = !saver_->Wait().ok();  // this failure was reported; the save has one more try, here
   if (wants)
-    if (absl::Status s = Save(step, eval_due, /*last=*/true); !s.ok()) return s;
+    if (absl::Status s = Save(step, {.eval = eval_due, .nothing = true}); !s.ok()) return s;
   return saver_->Wait();
 }
 

@@ -18,15 +18,20 @@ class CheckpointPolicy {
                    RunReporter& reporter, Notices& notices, RankActivity* activity);
 
   bool IsDue(int64_t step) const;
-  // Saves the state after `step`, concurrently with the work that follows. `eval_due`: an evaluation of the step
-  // follows. `last`: nothing else follows. Requires checkpoint.dir. All ranks must call it; all get the same result.
-  // Returns kAborted if this checkpoint and the one before it cannot be saved. Wait returns kAborted if the last one
-  // cannot.
-  absl::Status Save(int64_t step, bool eval_due, bool last);
+  struct Follows {
+    bool eval = false;     // an evaluation of the step
+    bool nothing = false;  // only Wait
+  };
+  // Saves the state after `step`, concurrently with the work that follows. Requires checkpoint.dir. All ranks must call
+  // it; all get the same result. Returns kAborted if this checkpoint and the one before it cannot be saved. Wait
+  // returns kAborted if the last one cannot.
+  absl::Status Save(int64_t step, Follows follows);
   // Waits until the save in progress has copied the state, which must not change before. Returns the time waited.
   CheckpointSaver::Clock::duration WaitForCopy();
   // Records that the evaluation after `step` is done.
   void NoteEvaluated(int64_t step);
+  // Waits for the end of the save in progress, after which the group of all ranks may be used. Wait returns its status.
+  void Join();
   // Waits for the end of the save in progress and returns its status.
   absl::Status Wait();
   // Call it before a run stops after `step`. Saves the step unless it is saved already, and waits for the save.

@@ -47,7 +47,7 @@ absl::Status TrainingLoop::Train(int64_t* step) {
   last_ = Clock::now();
   while (*step < p_.config.train.steps && !stopped_) {
     if (stopped_ = !Goes(); stopped_) break;
-    if (p_.profiler) p_.profiler->Begin(*step + 1);
+    BeginProfile(*step + 1);
     IssueStep(++*step);
     eval_due_ = EvalDue(*step);
     bool pause = PauseDue(*step);
@@ -70,8 +70,15 @@ bool TrainingLoop::PauseDue(int64_t step) const {
          (p_.profiler && p_.profiler->IsBorder(step));
 }
 
+void TrainingLoop::BeginProfile(int64_t step) {
+  if (!p_.profiler || !p_.profiler->BeginsWith(step)) return;
+  p_.checkpoints.Join();  // a save uses the group that the profiler uses
+  p_.profiler->Begin();
+}
+
 void TrainingLoop::EndProfile(int64_t step) {
   if (!p_.profiler || !p_.profiler->IsDue(step, stopped_)) return;
+  p_.checkpoints.Join();
   absl::StatusOr<ProfileRecord> record = p_.profiler->Finish(step);
   if (record.ok())
     p_.reporter.Write(*record);
@@ -82,7 +89,7 @@ void TrainingLoop::EndProfile(int64_t step) {
 // Starts the save before the evaluation and writes concurrently with it, because a run may also end in an evaluation.
 absl::Status TrainingLoop::SaveAndEval(int64_t step) {
   if (p_.checkpoints.IsDue(step))
-    if (absl::Status s = p_.checkpoints.Save(step, eval_due_, stopped_); !s.ok()) return s;
+    if (absl::Status s = p_.checkpoints.Save(step, {.eval = eval_due_, .nothing = stopped_}); !s.ok()) return s;
   if (!eval_due_) return absl::OkStatus();
   if (absl::Status s = Eval(step); !s.ok()) return s;
   if (!eval_due_) p_.checkpoints.NoteEvaluated(step);

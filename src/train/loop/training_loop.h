@@ -48,6 +48,7 @@ class TrainingLoop {
   bool EvalDue(int64_t step) const;
   bool SampleDue(int64_t step) const;
   bool PauseDue(int64_t step) const;
+  void BeginProfile(int64_t step);
   void EndProfile(int64_t step);
   absl::Status Sample(int64_t step);
   absl::Status Eval(int64_t step);

@@ -73,8 +73,7 @@ absl::Status CheckProfiledSteps(const Config& config, int64_t start_step) {
                   PlaceOf(config, "profile.steps"), start_step, steps.first, steps.last));
 }
 
-void StepProfiler::Begin(int64_t step) {
-  if (step != steps().first) return;
+void StepProfiler::Begin() {
   runner_.StartProfile(steps().last - steps().first + 1);
   clock_offset_ = ClockOffset(mesh_.World());
   running_ = true;

@@ -26,13 +26,15 @@ class StepProfiler {
 
   // Whether all steps up to `step` must finish before the next one is issued, because a profile begins or ends there.
   bool IsBorder(int64_t step) const { return step + 1 == steps().first || step == steps().last; }
-  // Call before `step` is issued. If a profile begins with it, no step may be in progress. All ranks must call it.
-  void Begin(int64_t step);
+  bool BeginsWith(int64_t step) const { return step == steps().first; }
+  // Call before the first step of the profile is issued. No step and no save may be in progress. All ranks must call
+  // it.
+  void Begin();
   // Whether to finish a profile after `step`, because it is the last profiled step or the run stops.
   bool IsDue(int64_t step, bool stops) const { return running_ && (stops || step == steps().last); }
-  // Writes the trace of the steps up to `step`, which must be finished. First renames an older file. All ranks must
-  // call it. Only rank 0 should log the returned record. Errors occur on rank 0; they name the file and the system's
-  // reason.
+  // Writes the trace of the steps up to `step`, which must be finished, as must a save. First renames an older file.
+  // All ranks must call it. Only rank 0 should log the returned record. Errors occur on rank 0; they name the file and
+  // the system's reason.
   absl::StatusOr<ProfileRecord> Finish(int64_t step);
 
  private:
