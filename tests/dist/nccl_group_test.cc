@@ -11,9 +11,9 @@
 #include "double/nccl_double.h"
 #include "error_of.h"
 #include "scoped_environment.h"
+#include "support/staged_group.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/mesh.h"
-#include "weft/dist/group/staged/staged_group.h"
 
 namespace weft {
 namespace {

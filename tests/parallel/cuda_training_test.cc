@@ -7,11 +7,11 @@
 
 #include "dist/wire_cases.h"
 #include "support/rank_run.h"
+#include "support/staged_group.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"
 #include "weft/dist/group/mesh.h"
-#include "weft/dist/group/staged/staged_group.h"
 #include "weft/kernels/common/cuda_library.h"
 #include "weft/kernels/cpu/backend/register.h"
 

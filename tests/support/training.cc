@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "support/rank_run.h"
+#include "support/staged_group.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"
-#include "weft/dist/group/staged/staged_group.h"
 #include "weft/kernels/common/cuda_library.h"
 #include "weft/kernels/cpu/backend/register.h"
 

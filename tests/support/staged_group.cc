@@ -1,4 +1,4 @@
-#include "weft/dist/group/staged/staged_group.h"
+#include "support/staged_group.h"
 
 #include <fmt/format.h>
 

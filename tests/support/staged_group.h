@@ -4,8 +4,8 @@
 //     StagedGroupFactory groups(host, device);
 //     DeviceMesh mesh(context, groups, shape, groups.kinds());
 //
-// Results are bit-identical to those of the host's group. Each call waits for the device, so this is for tests and for
-// ranks that share a GPU, which NCCL refuses.
+// Results are bit-identical to those of the host's group. Each call waits for the device. Ranks of NCCL cannot share a
+// GPU; these can, so one GPU tests every layout.
 #pragma once
 #include <memory>
 #include <string>
