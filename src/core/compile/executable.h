@@ -31,7 +31,6 @@ class Executable {
   const Tensor& Output(const std::string& name) const;
   size_t arena_bytes() const { return plan_.arena_bytes; }
   size_t num_steps() const { return calls().size(); }
-  size_t num_batches() const { return batches().size(); }
   const Plan& plan() const { return plan_; }
 
   // Calls that are issued together. Batches are in the order of the plan's steps, and the copies come after them.

@@ -24,6 +24,17 @@ bool SameBits(const Attrs::Item& a, const Attrs::Item& b) {
   return a.name == b.name && std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y);
 }
 
+// Slices of one value, and constants, differ in nothing else. A placement differs only where an operand does.
+void Mix(const Attrs& attrs, StableHash& hash) {
+  for (const Attrs::Item& item : attrs.items()) {
+    if (const auto* number = std::get_if<int64_t>(&item.value)) hash.Mix(uint64_t(*number));
+    if (const auto* number = std::get_if<double>(&item.value)) hash.Mix(std::bit_cast<uint64_t>(*number));
+    if (const auto* text = std::get_if<std::string>(&item.value)) hash.Mix(*text);
+    if (const auto* shape = std::get_if<Shape>(&item.value))
+      for (int64_t extent : *shape) hash.Mix(uint64_t(extent));
+  }
+}
+
 // Hash and equality by what a node computes. Equal nodes give the same bits.
 struct SameWork {
   size_t operator()(const Node* n) const {
@@ -34,6 +45,7 @@ struct SameWork {
       hash.Mix(uint64_t(reinterpret_cast<uintptr_t>(&in.node())));
       hash.Mix(uint64_t(in.index()));
     }
+    Mix(n->attrs, hash);
     return size_t(hash.value());
   }
   bool operator()(const Node* a, const Node* b) const {

@@ -53,18 +53,16 @@ void EntryScope::Write(const std::string& entry, const Var& value) {
     return ModelScope::Current().SetWritten(entry, {});
   }
   ModelScope::Current().SetWritten(entry, value);
-  auto same = [&](const NamedValue& write) { return write.name == entry; };
-  auto before = std::find_if(writes_.begin(), writes_.end(), same);
-  if (before == writes_.end())
+  auto [written, is_first] = place_of_.try_emplace(entry, writes_.size());
+  if (is_first)
     writes_.push_back({entry, value});
   else
-    before->value = value;
+    writes_[written->second].value = value;
 }
 
 Var EntryScope::Written(const std::string& entry) const {
-  for (const NamedValue& write : writes_)
-    if (write.name == entry) return write.value;
-  return {};
+  auto written = place_of_.find(entry);
+  return written == place_of_.end() ? Var() : writes_[written->second].value;
 }
 
 void WriteEntry(const std::string& entry, const Var& value, Loc loc) {

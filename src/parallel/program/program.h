@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "weft/core/compile/eager.h"
 #include "weft/core/passes/recompute_options.h"
 #include "weft/core/transforms/partition.h"
@@ -75,7 +76,8 @@ class EntryScope {
  private:
   EagerBuilder* eager_ = nullptr;
   State* state_ = nullptr;
-  std::vector<NamedValue> writes_;
+  std::vector<NamedValue> writes_;                     // in the order of the first write of each entry
+  absl::flat_hash_map<std::string, size_t> place_of_;  // in writes_
   EntryScope* outer_;
 };
 
