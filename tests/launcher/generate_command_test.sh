@@ -187,6 +187,7 @@ refused "zzz: unknown argument; the arguments here are" generate "$dir/c" zzz=3
 refused "a config whose checkpoint.dir is not set" generate configs/gpt2-tiny.yaml
 refused "data.val: is required by weft eval; give a text file, token shards or a folder, e.g. data.val=PATH" eval "$dir/c" data.val=0
 ! grep -q synthetic "$dir/err" "$dir/out" || fail "expected no word about data.synthetic"
+refused 'which is there as tokenizer.chars, got another; remove it' eval "$dir/c" data.tokenizer=bytes
 refused 'command line: jsno: unknown argument; did you mean --json?' eval "$dir/c" --jsno
 printf 'x' | dd of="$dir/c/step-000030/rank-00000.safetensors" bs=1 seek=4000 conv=notrunc 2> /dev/null
 refused "was changed" generate "$dir/c/step-000030"

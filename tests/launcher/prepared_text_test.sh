@@ -122,6 +122,8 @@ else
   weft 0 generate "$dir/moved sentencepiece" "${write[@]}" \
     "data.tokenizer=sentencepiece:$dir/moved sentencepiece/step-000010/tokenizer.model"
 fi
+refused "data.tokenizer: expected the tokenizer of $dir/moved chars/step-000010, which is there as tokenizer.chars, got another; remove it" \
+  generate "$dir/moved chars" data.tokenizer=bytes
 refused "data.tokenizer: $dir/no.chars: cannot be opened" generate "$dir/moved chars" "data.tokenizer=chars:$dir/no.chars"
 
 # Shards of more kinds than bytes say nothing of their text.

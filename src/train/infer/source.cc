@@ -117,26 +117,10 @@ absl::StatusOr<ModelSource> Open(const std::string& path, const Words& overrides
                   path));
 }
 
-}  // namespace
-
-absl::StatusOr<ModelSource> OpenSource(const std::string& path, const Words& overrides, const Ranks& ranks,
-                                       MeshFill fill) {
-  absl::StatusOr<ModelSource> source = Open(path, overrides, ranks);
-  absl::Status mine = source.ok() ? FitMesh(source->config, ranks.size, fill) : source.status();
-  if (absl::Status s = FirstFault(ranks, mine); !s.ok()) return s;
-  source->notes.push_back("weights: " +
-                          (source->checkpoint ? source->checkpoint->folder() : source->config.model.init));
-  return source;
-}
-
-absl::StatusOr<Tokenizer> TokenizerOf(const ModelSource& source) {
+// Returns the tokenizer that data.tokenizer names.
+absl::StatusOr<Tokenizer> NamedTokenizer(const ModelSource& source) {
   const Config& config = source.config;
   bool named = FromCommandLine(config, "data.tokenizer");
-  if (source.checkpoint && !named) {
-    absl::StatusOr<std::optional<Tokenizer>> saved = SavedTokenizer(*source.checkpoint);
-    if (!saved.ok()) return saved.status();
-    if (*saved) return **std::move(saved);
-  }
   absl::StatusOr<DataFiles> files = FindDataFiles(config.data.train);
   bool shards = files.ok() && files->format->holds_tokens();
   if (!named && (source.checkpoint || (shards && !NamesTokenizerOfShards(config))))
@@ -151,6 +135,31 @@ absl::StatusOr<Tokenizer> TokenizerOf(const ModelSource& source) {
   absl::StatusOr<Tokenizer> tokenizer = Tokenizer::Open(config.data.tokenizer);
   if (tokenizer.ok()) return tokenizer;
   return Refuse(PlaceOf(config, "data.tokenizer") + std::string(tokenizer.status().message()));
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSource> OpenSource(const std::string& path, const Words& overrides, const Ranks& ranks,
+                                       MeshFill fill) {
+  absl::StatusOr<ModelSource> source = Open(path, overrides, ranks);
+  absl::Status mine = source.ok() ? FitMesh(source->config, ranks.size, fill) : source.status();
+  if (absl::Status s = FirstFault(ranks, mine); !s.ok()) return s;
+  source->notes.push_back("weights: " +
+                          (source->checkpoint ? source->checkpoint->folder() : source->config.model.init));
+  return source;
+}
+
+absl::StatusOr<Tokenizer> TokenizerOf(const ModelSource& source) {
+  absl::StatusOr<std::optional<Tokenizer>> saved = std::nullopt;
+  if (source.checkpoint) saved = SavedTokenizer(*source.checkpoint);
+  if (!saved.ok()) return saved.status();
+  if (*saved && !FromCommandLine(source.config, "data.tokenizer")) return **std::move(saved);
+  absl::StatusOr<Tokenizer> named = NamedTokenizer(source);
+  if (named.ok() && *saved && (named->kind() != (*saved)->kind() || named->files().table != (*saved)->files().table))
+    return Refuse(fmt::format("{}expected the tokenizer of {}, which is there as {}, got another; remove it",
+                              PlaceOf(source.config, "data.tokenizer"), source.checkpoint->folder(),
+                              (*saved)->names().file));
+  return named;
 }
 
 }  // namespace weft
