@@ -10,11 +10,11 @@
 
 #include "share.h"
 #include "support/checkpoint_testing.h"
+#include "weft/core/host/path_lock.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/local/local_group.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/train/checkpoint/folder.h"
-#include "weft/train/checkpoint/folder_lock.h"
 #include "weft/train/checkpoint/safetensors.h"
 #include "weft/train/checkpoint/shared_folder.h"
 #include "weft/train/checkpoint/whole.h"
@@ -138,7 +138,7 @@ TEST_F(Files, AreNoTextOfAFolderThatHoldsThem) {
 
 TEST_F(Files, TwoRunsDoNotShareAFolder) {
   std::string folder = folder_.Path("c");
-  FolderLock first;
+  PathLock first;
   Save();
   ASSERT_TRUE(first.Take(folder).ok());
   absl::Status second = Train(SaveTo("c"));

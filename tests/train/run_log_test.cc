@@ -384,6 +384,24 @@ TEST(RunLog, DropsASinkOnAFullDiskWithOneError) {
   EXPECT_EQ(Lines(config.log.csv).size(), 4u);
 }
 
+// The second run would rename the file of the first, which would then write to the new one.
+TEST(RunLog, TwoRunsDoNotShareAFile) {
+  TempFolder folder;
+  Config config;
+  config.train.steps = 2;
+  config.log.csv = folder.Path("a.csv");
+  Notices notices(true);
+  absl::StatusOr<RunLog> first = RunLog::Open(config, {}, notices);
+  ASSERT_TRUE(first.ok() && first->Write(StepRecord{.step = 1}).ok());
+  absl::Status second = RunLog::Open(config, {}, notices).status();
+  EXPECT_EQ(second.message(), fmt::format("log.csv: expected a file that no other run writes to, got {}, which one "
+                                          "does; wait for its end, or give another file",
+                                          config.log.csv));
+  ASSERT_TRUE(first->Write(StepRecord{.step = 2}).ok());
+  EXPECT_EQ(Lines(config.log.csv).size(), 3u);
+  EXPECT_FALSE(std::filesystem::exists(config.log.csv + ".1"));
+}
+
 TEST(RunLog, WritesToTheSinksOfTheConfig) {
   TempFolder folder;
   Config config;

@@ -36,9 +36,9 @@ enum class MeshFill { kData, kTensor };
 absl::StatusOr<ModelSource> OpenSource(const std::string& path, const std::vector<std::string>& overrides,
                                        const Ranks& ranks, MeshFill fill);
 
-// Returns the tokenizer of the model's texts: that of the checkpoint. If the checkpoint has none, it is the one that the
-// command line names, and without a checkpoint the config's data.tokenizer. Returns kInvalidArgument if the tokenizer is
-// unknown, cannot be opened, or is not the checkpoint's.
+// Returns the tokenizer of the model's texts: that of the checkpoint. If the checkpoint has none, it is the one that
+// the command line names, and without a checkpoint the config's data.tokenizer. Returns kInvalidArgument if the
+// tokenizer is unknown, cannot be opened, or is not the checkpoint's.
 absl::StatusOr<Tokenizer> TokenizerOf(const ModelSource& source);
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "weft/train/config/config_check.h"
 #include "weft/train/io/output_path.h"
 #include "weft/train/log/log_outputs.h"
 #include "weft/train/log/standard_output.h"
@@ -40,22 +41,34 @@ absl::Status KeepOlder(const std::string& path, Notices& notices) {
 absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t> resumed_step, Notices& notices) {
   RunLog log;
   log.notices_ = &notices;
-  int64_t start_step = resumed_step.value_or(0);
-  log.sinks_.push_back(
-      std::make_unique<TerminalLog>(config.train.steps, config.log.every, start_step, TerminalStyle::OfStdout()));
-  for (const LogOutput& output : LogOutputs()) {
-    const std::string& path = output.PathIn(config);
-    if (path.empty()) continue;
-    if (!resumed_step && !output.is_folder())
-      if (absl::Status s = KeepOlder(path, notices); !s.ok()) return s;
-    absl::StatusOr<std::unique_ptr<LogSink>> sink = output.open(path, start_step);
-    if (!sink.ok()) return sink.status();
-    if (absl::Status s = Print(fmt::format("{}: {}\n", output.called, (*sink)->path())); !s.ok()) return s;
-    log.sinks_.push_back(*std::move(sink));
-  }
+  log.sinks_.push_back(std::make_unique<TerminalLog>(config.train.steps, config.log.every, resumed_step.value_or(0),
+                                                     TerminalStyle::OfStdout()));
+  for (const LogOutput& output : LogOutputs())
+    if (!output.PathIn(config).empty())
+      if (absl::Status s = log.Add(output, config, resumed_step); !s.ok()) return s;
   if (config.log.jsonl.empty()) return log;
   if (absl::Status s = SaveConfig(config); !s.ok()) return s;
   return log;
+}
+
+// Locks the file that is there before it is renamed, and the new one afterwards.
+absl::Status RunLog::Add(const LogOutput& output, const Config& config, std::optional<int64_t> resumed_step) {
+  const std::string& path = output.PathIn(config);
+  auto lock = std::make_unique<PathLock>();
+  auto take = [&] {
+    absl::Status taken = output.is_folder() ? absl::OkStatus() : lock->Take(path);
+    return taken.ok() ? taken : absl::InvalidArgumentError(PlaceOf(config, output.key) + std::string(taken.message()));
+  };
+  if (absl::Status s = take(); !s.ok()) return s;
+  if (!resumed_step && !output.is_folder())
+    if (absl::Status s = KeepOlder(path, *notices_); !s.ok()) return s;
+  absl::StatusOr<std::unique_ptr<LogSink>> sink = output.open(path, resumed_step.value_or(0));
+  if (!sink.ok()) return sink.status();
+  if (absl::Status s = take(); !s.ok()) return s;
+  if (absl::Status s = Print(fmt::format("{}: {}\n", output.called, (*sink)->path())); !s.ok()) return s;
+  sinks_.push_back(*std::move(sink));
+  locks_.push_back(std::move(lock));
+  return absl::OkStatus();
 }
 
 absl::Status RunLog::Write(const LogRecord& record) {

@@ -98,7 +98,7 @@ std::string RunStart::TakePosition(const Dataset& data) {
 absl::Status RunStart::MakeFolder(const Config& config, ProcessGroup& world) {
   Ranks ranks = RanksOf(world);
   ranks.host = HostName();
-  in_use_ = std::make_unique<FolderLock>();
+  in_use_ = std::make_unique<PathLock>();
   absl::Status made = MakeSharedFolder(config.checkpoint.dir, ranks);
   if (made.ok()) made = FirstFault(ranks, world.rank() == 0 ? in_use_->Take(config.checkpoint.dir) : made);
   if (made.ok()) return made;

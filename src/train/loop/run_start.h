@@ -5,9 +5,9 @@
 
 #include "absl/status/statusor.h"
 #include "weft/core/host/notice.h"
+#include "weft/core/host/path_lock.h"
 #include "weft/dist/group/process_group.h"
 #include "weft/parallel/step/training_step.h"
-#include "weft/train/checkpoint/folder_lock.h"
 #include "weft/train/checkpoint/resume.h"
 #include "weft/train/data/data.h"
 
@@ -44,7 +44,7 @@ class RunStart {
   std::optional<Checkpoint> checkpoint_;  // keeps its files open, because they may be removed meanwhile
   std::string folder_, weights_;
   bool eval_due_ = false;
-  std::unique_ptr<FolderLock> in_use_;  // on rank 0
+  std::unique_ptr<PathLock> in_use_;  // on rank 0
 };
 
 }  // namespace weft
