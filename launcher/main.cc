@@ -75,8 +75,15 @@ const Command* FindCommand(const std::string& name) {
   return found == std::end(kCommands) ? nullptr : &*found;
 }
 
+// The commands that are not in the table.
+const Words& OwnCommands() {
+  static const Words names = {"help", "version", "completions"};
+  return names;
+}
+bool RunsItself(const std::string& name) { return std::ranges::find(OwnCommands(), name) != OwnCommands().end(); }
+
 int Unknown(const std::string& name) {
-  Words names = {"help", "version", "completions"};
+  Words names = OwnCommands();
   for (const Command& c : kCommands) names.emplace_back(c.name);
   std::string nearest = Nearest(name, names);
   PrintStderr("weft: unknown command {:?}{}\n", name,
@@ -87,6 +94,7 @@ int Unknown(const std::string& name) {
 int Help(const Words& words) {
   if (words.empty()) return Usage(stdout, 0);
   if (words[0] == "keys") return HelpKeys(Words(words.begin() + 1, words.end()));
+  if (RunsItself(words[0])) return Usage(stdout, 0);
   const Command* command = FindCommand(words[0]);
   return command ? command->run({"--help"}) : Unknown(words[0]);
 }

@@ -122,7 +122,7 @@ absl::StatusOr<RatesFile> ReadRates(const std::string& path) {
       file.ranks = std::max(file.ranks, line.at("ranks").get<int64_t>());
       if (std::string fault = Add(line, file.rates); !fault.empty()) return Expected(path, number, fault);
     } catch (const Json::exception& e) {
-      return Expected(path, number, fmt::format("a line of weft bench, got one with an error: {}", e.what()));
+      return Expected(path, number, fmt::format("a line of weft bench, got one with an error: {}", FaultOf(e)));
     }
   }
   if (number == 0) return Expected(path, 1, "a JSON object, got an empty file");

@@ -108,7 +108,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(size_t, const std::string&, const Json::exception& error) override {
-    return Fails(Bad(path_, error.what()));
+    return Fails(Bad(path_, FaultOf(error)));
   }
 
   absl::Status status;

@@ -27,6 +27,12 @@ bool HasNoNesterov(const Config& c) {
 // Unknown while an axis is still to be filled; returns false then.
 bool IsOneRank(const Config& c) { return c.mesh.num_fills() == 0 && c.mesh.ranks() == 1; }
 
+// With gradients, weights in the compute type are also kept between steps, which one rank can do.
+bool ShardsNothing(const Config& c) {
+  bool keeps = c.parallel.fsdp == FsdpMode::kGradients && c.precision.compute != c.precision.params;
+  return c.mesh.num_fills() == 0 && c.mesh["dp"] == 1 && !keeps;
+}
+
 struct Rule {
   const char* keys;  // one key, or the prefix of a section: "loss_scale."
   bool (*unused)(const Config&);
@@ -46,6 +52,9 @@ constexpr Rule kRules[] = {
     {"precision.wire", IsOneRank, "the mesh has one rank, which sends no gradients; give more ranks"},
     {"precision.copies", [](const Config& c) { return c.precision.compute == c.precision.params; },
      "precision.compute is precision.params, so weights are not cast; give another precision.compute"},
+    {"parallel.fsdp", ShardsNothing, "mesh.dp is 1, and fsdp shards over dp; give mesh.dp"},
+    {"parallel.regather", [](const Config& c) { return c.parallel.fsdp != FsdpMode::kFull; },
+     "parallel.fsdp is not full, so weights are not gathered; give full"},
     {"parallel.overlap", IsOneRank, "the mesh has one rank, which has no collectives; give more ranks"},
     {"parallel.overlap", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
      "only executor compiled overlaps; give compiled"},
@@ -93,6 +102,12 @@ bool Holds(const Rule& rule, const std::string& key) {
   return keys.ends_with('.') ? key.starts_with(keys) : key == keys;
 }
 
+// Returns the families that read the key, which its help begins with.
+std::string FamiliesOf(const Field& field) {
+  std::string help = field.help;
+  return help.substr(0, help.find(':'));
+}
+
 }  // namespace
 
 std::vector<std::string> UnusedKeys(const Config& config) {
@@ -101,7 +116,8 @@ std::vector<std::string> UnusedKeys(const Config& config) {
   for (const Field& field : Schema()) {
     if (field.absent && field.absent(config) && config.Given(field.key))
       lines.push_back(
-          fmt::format("{}has no effect, as model.family has no such key, or remove it", PlaceOf(config, field.key)));
+          fmt::format("{}has no effect, as family {} does not read it; give another family ({}), or remove it",
+                      PlaceOf(config, field.key), config.model.family, FamiliesOf(field)));
     for (const Rule& rule : kRules) {
       bool unused = Holds(rule, field.key) && config.Given(field.key) && rule.unused(config);
       if (!unused || PrintValue(field, config) == PrintValue(field, defaults)) continue;

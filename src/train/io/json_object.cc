@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "fmt/format.h"
 #include "weft/train/io/mapped_file.h"
 
@@ -49,7 +50,7 @@ class Checker final : public nlohmann::json_sax<Json> {
     throw std::invalid_argument(fmt::format("the key {} is there twice", Shown(name)));
   }
   bool parse_error(size_t, const std::string&, const Json::exception& error) override {
-    throw std::invalid_argument(error.what());
+    throw std::invalid_argument(FaultOf(error));
   }
 
  private:
@@ -113,6 +114,12 @@ class SpacedText {
 
 }  // namespace
 
+std::string FaultOf(const Json::exception& error) {
+  std::string_view what = error.what();
+  size_t id_end = what.find("] ");
+  return std::string(id_end == what.npos ? what : what.substr(id_end + 2));
+}
+
 std::string Shown(const Json& value) { return Shortened(value.dump(), 80); }
 
 absl::Status CheckJson(std::span<const std::byte> text, const std::string& path) {
@@ -122,7 +129,11 @@ absl::Status CheckJson(std::span<const std::byte> text, const std::string& path)
     Json::sax_parse(SpacedText(begin), SpacedText(begin + text.size()), &checker);
     return absl::OkStatus();
   } catch (const std::exception& e) {
-    return Bad(path, fmt::format("something else ({})", Shortened(e.what(), 200)));
+    std::string fault = e.what();
+    // A text of one line may be a line of a file, whose number the path has.
+    bool one_line = std::string_view(begin, text.size()).find('\n') == std::string_view::npos;
+    if (one_line) fault = absl::StrReplaceAll(fault, {{"at line 1, column", "at column"}});
+    return Bad(path, fmt::format("something else ({})", Shortened(fault, 200)));
   }
 }
 

@@ -17,6 +17,9 @@ absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path);
 // duplicate keys, is not nested too deeply, and does not have far more values than real JSON of its size has.
 absl::Status CheckJson(std::span<const std::byte> text, const std::string& path);
 
+// Returns the error's text without the id that the library puts first.
+std::string FaultOf(const nlohmann::json::exception& error);
+
 // Formats a value for an error message: on one line, truncated if it is long.
 std::string Shown(const nlohmann::json& value);
 
