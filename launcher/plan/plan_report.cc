@@ -72,8 +72,9 @@ std::string SizesText(const PlanReport& r) {
 std::string WeightsText(const Config& config, const StepOptions& options, DeviceKind device) {
   if (!AsksForMemory(config, options, device)) return "";
   if (DeviceBytes(config) == 0)
-    return "gathered weights are kept for the backward pass, as if a GPU had the memory; device.memory=GIB plans for "
-           "one of that size";
+    return "gathered weights are kept for the backward pass: no size of a GPU's memory is given; device.memory=GIB "
+           "plans "
+           "for one";
   return fmt::format(
       "gathered weights are {}, as device.memory is {} GiB",
       options.model.regather ? "not kept but gathered again for the backward pass" : "kept for the backward pass",
@@ -85,8 +86,8 @@ std::string MemoryNotes(const PlanReport& r) {
   std::string text = fmt::format("  fullest at {}\n  largest workspace: {}\n", r.fullest, r.largest_workspace);
   if (!r.data.unknown.empty()) text += fmt::format("  data is not counted: {}\n", r.data.unknown);
   if (r.data.text > 0)
-    text += fmt::format("  data is estimated; while it is read, {} of text are held besides\n",
-                        BytesText(size_t(r.data.text)));
+    text +=
+        fmt::format("  data is estimated; while it is read, {} of text are held too\n", BytesText(size_t(r.data.text)));
   if (!r.weights.empty()) text += fmt::format("  {}\n", r.weights);
   if (r.device == DeviceKind::kCpu) return text;
   return text + fmt::format(
@@ -100,7 +101,7 @@ std::string MemoryText(const PlanReport& r, bool exact) {
   for (const auto& [name, bytes] : r.memory.Categories())
     if (bytes > 0 || exact)
       text +=
-          fmt::format("  {:12} {:>9}{}\n", name, BytesText(size_t(bytes)), exact ? fmt::format(" ({} B)", bytes) : "");
+          fmt::format("  {:13} {:>10}{}\n", name, BytesText(size_t(bytes)), exact ? fmt::format(" ({} B)", bytes) : "");
   return text + MemoryNotes(r);
 }
 
@@ -116,8 +117,8 @@ std::string ComputeText(const PlanReport& r) {
 std::string TimeText(const PlanReport& r) {
   if (!r.time) return "";
   const StepTime& t = *r.time;
-  std::string text = fmt::format("\npredicted step: {:.4g} ms, {:.4g} tokens/s per {}\n", t.total, TokensPerSecond(r),
-                                 r.device == DeviceKind::kCpu ? "rank" : "GPU");
+  std::string text = fmt::format("\npredicted step: {:.4g} ms, {} tokens/s per {}\n", t.total,
+                                 CountText(int64_t(TokensPerSecond(r))), r.device == DeviceKind::kCpu ? "rank" : "GPU");
   for (const auto& [name, ms] : {std::pair{"products", t.products},
                                  {"attention", t.attention},
                                  {"other kernels", t.memory},

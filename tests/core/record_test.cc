@@ -65,7 +65,7 @@ TEST(Record, OpsThatTakeAResidualHaveOneMoreOperand) {
   EXPECT_EQ(pairs, 2) << "the gradients of layer_norm and rms_norm";
 }
 
-// Fuse adds the cast as the last result of an update, so the update's own results must come from its operands alone.
+// Fuse adds the cast as the last result of an update, so the update's own results must come from its operands only.
 TEST(Record, UpdatesThatWriteACastHaveTheParameterAsOperandAndResultZero) {
   int updates = 0;
   for (const OpRecord& record : Ops()) {

@@ -48,6 +48,8 @@ absl::StatusOr<Resumed> FindNamed(const Config& config, ProcessGroup& world) {
     std::string nearest = Nearest(path, {"auto", "never"});
     fault = fmt::format("expected auto, never or the folder of a checkpoint, got {:?}, where there is nothing{}", path,
                         nearest.empty() ? PathAdvice(path) : fmt::format("; did you mean {:?}?", nearest));
+  } else if (!fs::is_directory(path, error)) {
+    fault = fmt::format("expected auto, never or the folder of a checkpoint, got the file {:?}", path);
   } else if (std::vector<int64_t> steps = StepsIn(path); !steps.empty()) {
     fault = fmt::format("expected the folder of one checkpoint, got one that holds some; did you mean {:?}?",
                         StepFolder(path, steps[0]));

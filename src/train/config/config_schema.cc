@@ -299,7 +299,7 @@ const std::vector<Field>& Fields() {
       {KEY(dist.timeout_s, "seconds after which a rank that the others wait for ends the job; a save that progresses is waited for"),
        .bounds = {.low = 0, .high = kBillion, .low_open = true}},
 
-      {KEY(run, "name of the run: its checkpoints, log, merged config, TensorBoard files and profile go to runs/NAME, or to the first of NAME-2, NAME-3, ... that no run has; keys that name a place win"), .default_text = "none"},
+      {KEY(run, "name of the run: its checkpoints, log, merged config, TensorBoard files and profile go to runs/NAME, or to the first of NAME-2, NAME-3, ... that no run has; a key that sets a path takes precedence"), .default_text = "none"},
 
       {KEY(checkpoint.dir, "folder of the checkpoints; the state after the last step is always saved there"),
        .default_text = "none: nothing is saved"},

@@ -23,7 +23,7 @@ constexpr std::pair<std::string_view, std::string_view> kOtherKeys[] = {
     {"block_size", "model.context"},   {"seq_len", "model.context"},     {"vocab_size", "model.vocab"},
     {"dtype", "precision.compute"},    {"output_dir", "checkpoint.dir"}, {"save_every", "checkpoint.every"},
     {"log_interval", "log.every"},     {"dataset", "data.train"},        {"data_parallel", "mesh.dp"},
-    {"tensor_parallel", "mesh.tp"},
+    {"tensor_parallel", "mesh.tp"},    {"compile", "executor"},
 };
 
 std::vector<std::string> AllKeys() {

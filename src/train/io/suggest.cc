@@ -61,13 +61,15 @@ std::string NearestKey(std::string_view key, const std::vector<std::string>& key
     last_parts.emplace_back(LastPart(candidate));
     if (Section(candidate) == Section(key)) siblings.push_back(last_parts.back());
   }
+  std::string prefix = Section(key).empty() ? "" : std::string(Section(key)) + ".";
+  for (const std::string& sibling : siblings)
+    if (!prefix.empty() && LastPart(key).size() >= 3 && sibling.starts_with(LastPart(key))) return prefix + sibling;
   for (const std::string& candidate : keys) {  // right key, wrong section
     if (candidate != LastPart(candidate) && LastPart(candidate) == LastPart(key)) return candidate;
   }
   std::vector<std::string> others = keys;
   // A section is not a suggestion for its own key.
   if (Section(key).find('.') == key.npos) std::erase(others, Section(key));
-  std::string prefix = Section(key).empty() ? "" : std::string(Section(key)) + ".";
   if (std::string sibling = Nearest(LastPart(key), siblings); !sibling.empty()) return prefix + sibling;
   if (std::string whole = Nearest(key, others); !whole.empty()) return whole;
   std::string part = Nearest(LastPart(key), last_parts);
