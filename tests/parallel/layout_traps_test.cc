@@ -170,6 +170,14 @@ TEST(Uneven, ArgMaxOfTiesIsTheLowestIndexOnAnyMesh) {
     EXPECT_EQ(RunRanks(graph, {{"tp"}, {tp}}, {{"x", x}}).at("arg").ToDoubles(), (std::vector<double>{1, 0}));
 }
 
+// NaN counts as the largest value, as for Sort, so the index is in range.
+TEST(Uneven, ArgMaxOfNaNIsTheFirstOnAnyMesh) {
+  Graph graph = test::Trace([] { return Traced{{{"arg", ArgMax(Leaf("x", kF64, {2, 7}, {S(1)}), 1)}}}; });
+  Tensor x = Tensor::FromDoubles(std::vector<double>{0, 9, NAN, 3, 3, NAN, 3, 5, 5, 5, 5, 5, 5, NAN}, kF64, {2, 7});
+  for (int tp : {1, 2, 3, 4})
+    EXPECT_EQ(RunRanks(graph, {{"tp"}, {tp}}, {{"x", x}}).at("arg").ToDoubles(), (std::vector<double>{2, 6}));
+}
+
 // ---- Accumulation and the clip norm. ----
 
 // A zero is created as Partial, and a Partial accumulator adds gradients without a collective.

@@ -2,7 +2,8 @@
 // the kernels are generated from it.
 //
 // The columns:
-// - value: a and b are scalars of the compute type (f32 for bf16 and f16), and k is the node's constant.
+// - value: a and b are scalars of the compute type (f32 for bf16 and f16), and k is the node's constant. A NaN in a or
+//   b gives NaN, except in Sign and Positive. A hidden NaN would leave the loss finite, and the step would be taken.
 // - d/da, d/db: a, b and the result y are Vars. A number is a constant factor, and kNone means no gradient.
 // - linear: 1 if the op commutes with a sum over ranks, jointly in its operands.
 // - domain: the domain from which test samples are drawn.
@@ -25,7 +26,7 @@
   X(Erf,      "erf",      0,      erf(a),                     Scale(Exp(-(a * a)), kTwoOverSqrtPi), kAny)      \
   X(Sin,      "sin",      0,      sin(a),                     Cos(a),                               kAny)      \
   X(Cos,      "cos",      0,      cos(a),                     -Sin(a),                              kAny)      \
-  X(Relu,     "relu",     0,      a > 0 ? a : decltype(a)(0), Positive(a),                          kNonzero)  \
+  X(Relu,     "relu",     0,      a <= 0 ? decltype(a)(0) : a, Positive(a),                         kNonzero)  \
   X(Positive, "positive", 0,      decltype(a)(a > 0),         kNone,                                kNonzero)  \
   X(Floor,    "floor",    0,      floor(a),                   kNone,                                kFraction) \
   X(Ceil,     "ceil",     0,      ceil(a),                    kNone,                                kFraction) \
@@ -55,8 +56,8 @@
   X(Sub,         "sub",          1,     a - b,                 1.0,            -1.0,                        kAny)      \
   X(Mul,         "mul",          0,     a * b,                 b,              a,                           kAny)      \
   X(Div,         "div",          0,     a / b,                 Recip(b),       -(y * Recip(b)),             kPositive) \
-  X(Maximum,     "maximum",      0,     a > b ? a : b,         Mask(a > b, a), Mask(a <= b, a),             kAny)      \
-  X(Minimum,     "minimum",      0,     a < b ? a : b,         Mask(a < b, a), Mask(a >= b, a),             kAny)      \
+  X(Maximum,     "maximum",      0,     a > b || a != a ? a : b, Mask(a > b, a), Mask(a <= b, a),           kAny)      \
+  X(Minimum,     "minimum",      0,     a < b || a != a ? a : b, Mask(a < b, a), Mask(a >= b, a),           kAny)      \
   X(Remainder,   "remainder",    0,     RemainderOf(a, b),     1.0,            -FloorDivide(a, b),          kPositive) \
   X(FloorDivide, "floor_divide", 0,     FloorDivideOf(a, b),   kNone,          kNone,                       kPositive) \
   X(SwiGlu,      "swiglu",       0,     a / (1 + exp(-a)) * b, SiluD(a) * b,   Silu(a),                     kAny)      \

@@ -83,11 +83,13 @@ void GradSumOfSquares(GradCall& call) {
 }
 void NoGrad(GradCall&) {}
 
-// Takes the largest value, then the lowest index that has it. This is correct for any sharding of the dim.
+// Takes the largest value, then the lowest index that has it. This is correct for any sharding of the dim. NaN differs
+// from itself, and counts as the largest value.
 Outputs FallbackArgMax(const Node& node) {
   const Var& x = node.inputs[0];
   int dim = DimOf(node);
   Var is_max = Eq(x, Broadcast(ReduceMax(x, dim), dim, x.dim(dim)));
+  if (IsFloating(x.dtype())) is_max = Or(is_max, Ne(x, x));
   Var none = Full(double(x.dim(dim)), DType::kI64, x.shape());
   return {ReduceMin(Select(is_max, Iota(dim, DType::kI64, x.shape()), none), dim)};
 }

@@ -9,7 +9,7 @@ class Var;
 // ReduceSum, ReduceMax, ReduceMin, ReduceProd
 //               dim. Floats accumulate in f32 (f64 for f64). An empty dim gives 0, -inf, inf and 1. The result has the
 //               operand's dtype. ReduceSum of floats with wide = 1 returns the accumulate type.
-// ArgMax        dim: i64, the lowest global index of the largest element.
+// ArgMax        dim: i64, the lowest global index of the largest element. NaN counts as the largest value.
 // CumSum        dim: element i is the sum of the elements up to and including i. The dim stays.
 // SumOfSquares  over all dims: a scalar of the accumulate type (f32; f64 for f64).
 

@@ -135,6 +135,12 @@ void Reduce(const KernelCall& call) {
     ReduceAs<kind, int64_t>(call);
 }
 
+// NaN is the largest value, and all NaNs are equal.
+template <class C>
+bool Larger(C a, C b) {
+  return !(a <= b) && b == b;
+}
+
 template <class C>
 void ArgMaxAs(const KernelCall& call) {
   int dim = int(call.attrs->Int("dim"));
@@ -150,7 +156,7 @@ void ArgMaxAs(const KernelCall& call) {
         int64_t n = std::min(kTile, plan.length - i);
         const C* row = x.Row(at[1] + i * plan.step, plan.step, n, tile);
         for (int64_t j = 0; j < n; j++)
-          if (i + j == 0 || row[j] > largest) {
+          if (i + j == 0 || Larger(row[j], largest)) {
             largest = row[j];
             best = i + j;
           }

@@ -53,7 +53,7 @@ __device__ __forceinline__ float Activated(Activation activation, float x) {
     case Activation::kSilu:
       return x / (1 + expf(-x));
     case Activation::kRelu:
-      return x > 0 ? x : 0;
+      return x <= 0 ? 0 : x;  // keeps NaN
     default:
       return x;
   }

@@ -27,13 +27,15 @@ Nest Others(const TensorView& x, const TensorView& y, int dim) {
   return nest;
 }
 
-// The larger value, and of equal values the one that comes first.
+// The larger value, and of equal values the one that comes first. NaN is the largest value, and all NaNs are equal.
 template <class C>
 struct Best {
   C value;
   int64_t index;
   __device__ void Take(const Best& o) {
-    if (o.value > value || (o.value == value && o.index < index)) *this = o;
+    bool equal = o.value == value || (o.value != o.value && value != value);
+    bool larger = !(o.value <= value) && value == value;
+    if (larger || (equal && o.index < index)) *this = o;
   }
 };
 
@@ -49,8 +51,7 @@ constexpr int kLongRowThreads = 1024;
 constexpr int64_t kLongRow = 2048;  // a block takes rows of at least this many elements
 constexpr int kAtOnce = 4;          // loads that each thread has in flight
 
-// `threads` threads take one output: a warp, whose block takes several outputs, or a block. A NaN in element 0 wins,
-// because nothing compares greater than it; NaNs elsewhere are skipped.
+// `threads` threads take one output: a warp, whose block takes several outputs, or a block.
 template <class T, int threads>
 __global__ void __launch_bounds__(kLongRowThreads)
     ArgMaxRows(const __grid_constant__ Walk walk, const T* data, int64_t length, int64_t stride, int64_t offset,
@@ -81,9 +82,7 @@ __global__ void __launch_bounds__(kLongRowThreads)
     if (threadIdx.x < kWarp) best = WarpBest(shared[threadIdx.x]);
   }
   if (threadIdx.x % threads) return;
-  C first = length > 0 ? C(Widen(x[0])) : C(0);
-  bool none = length == 0 || first != first || best.index == LLONG_MAX;
-  y[at.of[0]] = (none ? 0 : best.index) + offset;
+  y[at.of[0]] = (length == 0 ? 0 : best.index) + offset;
 }
 
 template <class T>
