@@ -129,7 +129,7 @@ int CompletionsCommand(std::span<const Command> commands, const Words& words) {
   }
   if (words.size() != 1 || (words[0] != "bash" && words[0] != "zsh")) {
     PrintStderr("weft completions: expected bash or zsh, got {}\n",
-                words.empty() ? "nothing" : fmt::format("{:?}", words.back()));
+                words.empty() ? "nothing" : fmt::format("\"{}\"", fmt::join(words, " ")));
     return 2;
   }
   Script script = ScriptOf(commands);

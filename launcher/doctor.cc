@@ -330,9 +330,9 @@ std::vector<Finding> ExamineJob(Bootstrap& bootstrap) {
       Clocks(bootstrap)};
   Clock::time_point begin = Clock::now();
   auto job = Named("the ranks connect", [&] { return std::make_unique<JobMesh>(bootstrap); });
-  findings.push_back(
-      {.what = "connections",
-       .fact = fmt::format("each rank reaches the {} others, in {:.0f} ms", places.size() - 1, MsSince(begin))});
+  findings.push_back({.what = "connections",
+                      .fact = fmt::format("each rank reaches the {} other{}, in {:.0f} ms", places.size() - 1,
+                                          places.size() == 2 ? "" : "s", MsSince(begin))});
   findings.push_back(Named("the ranks reduce", [&] { return Collectives(bootstrap, job->mesh.World()); }));
   if (bootstrap.rank() != 0) findings.clear();
   return findings;

@@ -17,8 +17,8 @@ namespace weft {
 enum class Handed : uint8_t { kCount, kCountPerRank, kSendCounts, kNothing };
 
 // The collectives, one row each, with the properties that records, counts, checks and errors need. A new collective
-// needs a row here, a method of ProcessGroup, a case in OutputBytes, and an implementation in local_group.cc,
-// gloo_collectives.cc and nccl_group.cc.
+// needs a row here, a method of ProcessGroup, a case in OutputBytes, an implementation in local/combine.cc,
+// gloo/gloo_collectives.cc and nccl/nccl_calls.cc, and for weft bench cases in bus_bandwidth.cc and collective_case.cc.
 // clang-format off
 //  Name           text              reduces  peer   hands over     own counts
 #define WEFT_COLLECTIVES(X)                                                 \

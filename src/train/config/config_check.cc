@@ -55,7 +55,7 @@ void CheckRequired(const Config& config, Faults& faults) {
 struct ObjectiveText {
   const char *name, *why;
 };
-constexpr ObjectiveText kObjectives[] = {{"next", "sees what stands before a token"},
+constexpr ObjectiveText kObjectives[] = {{"next", "sees the tokens before one only"},
                                          {"masked", "sees both sides of a token"},
                                          {"pairs", "writes a text from a source"}};
 
