@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "weft/core/passes/block.h"
 
 namespace weft {
 namespace {
@@ -28,14 +29,10 @@ TrafficRow RowOf(const CommLine& line, std::string phase) {
           .bytes = line.times * line.bytes};
 }
 
-bool IsNumber(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 std::string ModuleOf(const std::string& scope) {
   std::vector<std::string> names = absl::StrSplit(scope, '.');
   if (names.size() > 1 && names[0] == "optimizer") names.erase(names.begin());
-  auto number = std::find_if(names.begin(), names.end(), IsNumber);
+  auto number = std::find_if(names.begin(), names.end(), IsBlockNumber);
   size_t kept = number == names.begin() || number == names.end() ? 1 : size_t(number - names.begin()) + 1;
   names.resize(kept);
   std::string module = absl::StrJoin(names, ".");
@@ -49,7 +46,7 @@ struct BlockName {
 };
 std::optional<BlockName> BlockOf(std::string_view module) {
   size_t dot = module.rfind('.');
-  if (dot == module.npos || module.size() - dot > 10 || !IsNumber(module.substr(dot + 1))) return std::nullopt;
+  if (dot == module.npos || module.size() - dot > 10 || !IsBlockNumber(module.substr(dot + 1))) return std::nullopt;
   return BlockName{module.substr(0, dot + 1), std::stoll(std::string(module.substr(dot + 1)))};
 }
 

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace weft {
+
+bool IsBlockNumber(std::string_view part) {
+  return !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 namespace {
 
 std::string_view ScopeOf(const Node& node) { return node.scope ? std::string_view(*node.scope) : std::string_view(); }
@@ -12,7 +17,7 @@ size_t EndOfNumber(std::string_view scope) {
   for (size_t at = 0; at < scope.size();) {
     size_t dot = std::min(scope.find('.', at), scope.size());
     std::string_view part = scope.substr(at, dot - at);
-    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) return dot;
+    if (IsBlockNumber(part)) return dot;
     at = dot + 1;
   }
   return std::string_view::npos;

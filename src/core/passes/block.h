@@ -6,6 +6,9 @@
 
 namespace weft {
 
+// Whether the part of a module's path between two dots is the number of a repeated module: "3" of "blocks.3.mlp".
+bool IsBlockNumber(std::string_view part);
+
 // Returns "blocks.3" for a node of "blocks.3.mlp.down", and "embed" for one of "embed": the repeated module, or else
 // the outermost one. "" outside modules.
 std::string_view BlockOf(const Node& node);

@@ -1,25 +1,22 @@
 #include "weft/train/profile/profile_totals.h"
 
 #include <algorithm>
-#include <cctype>
+#include <string_view>
+#include <vector>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "fmt/format.h"
 #include "weft/core/base/memory.h"
+#include "weft/core/passes/block.h"
 
 namespace weft {
 
 std::string FoldedScope(const std::string& scope) {
-  std::string folded;
-  for (size_t i = 0; i < scope.size(); i++) {
-    bool begins = i > 0 && scope[i - 1] == '.' && std::isdigit(uint8_t(scope[i]));
-    if (!begins) {
-      folded += scope[i];
-      continue;
-    }
-    folded += '*';
-    while (i + 1 < scope.size() && std::isdigit(uint8_t(scope[i + 1]))) i++;
-  }
-  return folded;
+  std::vector<std::string_view> parts = absl::StrSplit(scope, '.');
+  for (size_t i = 1; i < parts.size(); i++)
+    if (IsBlockNumber(parts[i])) parts[i] = "*";
+  return absl::StrJoin(parts, ".");
 }
 
 void ProfileTotals::AddKernel(const ProfiledBatch& batch) {
