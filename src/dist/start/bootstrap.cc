@@ -14,6 +14,7 @@
 #include "weft/dist/net/host_identity.h"
 #include "weft/dist/net/network_interface.h"
 #include "weft/dist/net/tcp_exchange.h"
+#include "weft/dist/start/launched.h"
 #include "weft/dist/start/slurm.h"
 
 namespace weft {
@@ -105,12 +106,12 @@ Master MasterFromSlurm() {
   return {host, SlurmPort(Number("SLURM_JOB_ID", 0, kMaxId), Number("SLURM_STEP_ID", 0, kMaxId))};
 }
 
-std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size_name, Master (*master)(),
-                                         std::chrono::milliseconds timeout, const std::string& words) {
-  int size = int(Number(size_name, 1, 1 << 20));
-  int rank = int(Number(rank_name, 0, size - 1));
+std::unique_ptr<Bootstrap> FromVariables(const Launch& launch, std::chrono::milliseconds timeout,
+                                         const std::string& words) {
+  int size = int(Number(launch.size, 1, 1 << 20));
+  int rank = int(Number(launch.rank, 0, size - 1));
   if (size == 1) return MakeSoloBootstrap();
-  Master meet = master();
+  Master meet = launch.meeting == Launch::kSlurm ? MasterFromSlurm() : MasterFromVariables();
   absl::Status reserved = ReserveDescriptors(DescriptorsToMeet(rank, size) + DescriptorsOfNetwork(), size);
   WEFT_CHECK(reserved.ok(), std::string(reserved.message()));
   return MakeTcpBootstrap(rank, size, meet.host, meet.port, timeout, words);
@@ -171,23 +172,12 @@ void Bootstrap::Meet(const Key& secret) {
     WEFT_CHECK(text.empty(), text);
 }
 
-namespace {
-
-bool HasMpi() { return Has("OMPI_COMM_WORLD_SIZE") || Has("PMIX_RANK") || Has("PMI_RANK"); }
-bool HasVariables() { return Has("RANK") || Has("WORLD_SIZE"); }
-// A Slurm batch script has a rank and a number of tasks too, but is a single process.
-bool HasSlurmStep() { return Has("SLURM_PROCID") && Has("SLURM_STEP_ID"); }
-
-}  // namespace
-
-bool IsLaunched() { return HasMpi() || HasVariables() || HasSlurmStep(); }
-
 std::unique_ptr<Bootstrap> Bootstrap::FromEnvironment(int* argc, char*** argv, std::chrono::milliseconds timeout,
                                                       const std::string& words) {
-  if (HasMpi()) return MakeMpiBootstrap(argc, argv, timeout);
-  if (HasVariables()) return FromVariables("RANK", "WORLD_SIZE", MasterFromVariables, timeout, words);
-  if (HasSlurmStep()) return FromVariables("SLURM_PROCID", "SLURM_NTASKS", MasterFromSlurm, timeout, words);
-  return MakeSoloBootstrap();
+  const Launch* launch = FindLaunch();
+  if (!launch) return MakeSoloBootstrap();
+  if (launch->meeting == Launch::kMpi) return MakeMpiBootstrap(argc, argv, timeout);
+  return FromVariables(*launch, timeout, words);
 }
 
 std::unique_ptr<Bootstrap> MakeTcpBootstrap(int rank, int world_size, const std::string& host, int port,

@@ -20,7 +20,7 @@ namespace weft {
 class Bootstrap {
  public:
   // Chooses the way to meet the other ranks by the environment, in this order:
-  //   OMPI_COMM_WORLD_SIZE, PMIX_RANK or PMI_RANK    MPI: started by mpirun, or by srun with MPI support
+  //   OMPI_COMM_WORLD_SIZE, PMI_RANK or PMIX_RANK    MPI: started by mpirun, or by srun with MPI support
   //   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT     as torchrun sets them
   //   SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_ID      srun; MASTER_ADDR and MASTER_PORT if set, else the first host of
   //                                                  SLURM_STEP_NODELIST or SLURM_JOB_NODELIST, and a port that
