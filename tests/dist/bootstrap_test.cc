@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -229,6 +230,35 @@ TEST(Bootstrap, SlurmVariablesOverTwoProcesses) {
     RunJob(2);
   });
   EXPECT_EQ(codes, (std::vector<int>{0, 0}));
+}
+
+// Each rank keeps the cores to which only it is bound, and both share those of both.
+TEST(Bootstrap, RanksShareOnlyCoresOfBoth) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; core++)
+    if (CPU_ISSET(core, &before)) cores.push_back(core);
+  if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
+  auto counts = [&](const std::vector<std::vector<int>>& bound) {
+    int port = FreePort();
+    return Fork(int(bound.size()), [&](int rank) {
+      SetOnly({});
+      cpu_set_t mine;
+      CPU_ZERO(&mine);
+      for (int core : bound[size_t(rank)]) CPU_SET(core, &mine);
+      ASSERT_EQ(sched_setaffinity(0, sizeof(mine), &mine), 0);
+      int ranks = int(bound.size());
+      auto b = ranks == 1 ? MakeSoloBootstrap() : MakeTcpBootstrap(rank, ranks, "127.0.0.1", port, 20s);
+      b->Barrier();
+      _exit(10 + b->cores());
+    });
+  };
+  int a = cores[0], b = cores[1];
+  EXPECT_EQ(counts({{a, b}}), (std::vector<int>{12}));
+  EXPECT_EQ(counts({{a}}), (std::vector<int>{11}));
+  EXPECT_EQ(counts({{a}, {b}}), (std::vector<int>{11, 11}));
+  EXPECT_EQ(counts({{a, b}, {a, b}}), (std::vector<int>{11, 11}));
 }
 
 // Returns a job id whose port is free.

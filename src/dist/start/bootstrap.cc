@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "weft/core/base/error.h"
+#include "weft/core/host/cores.h"
 #include "weft/core/host/host_name.h"
 #include "weft/dist/net/descriptor_limit.h"
 #include "weft/dist/net/host_identity.h"
@@ -143,19 +144,27 @@ std::vector<PeerNetwork::Peer> PeersOf(const std::vector<std::string>& texts) {
 
 }  // namespace
 
+void Bootstrap::MeetHost(const std::vector<std::string>& all, const std::string& identity) {
+  local_rank_ = 0;
+  std::vector<CoreSet> host;  // of each rank of this host
+  for (int r = 0; r < world_size_; r++) {
+    WEFT_CHECK(all[size_t(r)].size() >= sizeof(Key), fmt::format("bootstrap: rank {} sent no random number", r));
+    std::string_view theirs = std::string_view(all[size_t(r)]).substr(sizeof(Key));
+    if (!theirs.starts_with(identity)) continue;
+    if (r == rank_) local_rank_ = int(host.size());
+    host.emplace_back(theirs.substr(identity.size()));
+  }
+  local_size_ = int(host.size());
+  cores_ = ShareOfCores(host[size_t(local_rank_)], host);
+}
+
 // Rank 0 contributes a random number, so that two jobs with the same secret have different keys.
 void Bootstrap::Meet(const Key& secret) {
   host_ = HostName();
   Key mine = RandomKey();
-  std::string identity = HostIdentity();
-  auto all = AllGather(std::string(BytesOf(mine)) + identity);
-  local_rank_ = local_size_ = 0;
-  for (int r = 0; r < world_size_; r++) {
-    WEFT_CHECK(all[size_t(r)].size() >= sizeof(Key), fmt::format("bootstrap: rank {} sent no random number", r));
-    if (std::string_view(all[size_t(r)]).substr(sizeof(Key)) != identity) continue;
-    local_size_++;
-    local_rank_ += r < rank_;
-  }
+  std::string identity = HostIdentity() + ' ';
+  auto all = AllGather(std::string(BytesOf(mine)) + identity + AvailableCoreSet());
+  MeetHost(all, identity);
   Key key = Hmac(secret, {"weft job", std::string_view(all[0]).substr(0, sizeof(Key))});
   std::string address = world_size_ == 1 ? "-" : ListenAddress(local_size_ != world_size_);
   network_ = std::make_unique<PeerNetwork>(rank_, world_size_, key, address);
