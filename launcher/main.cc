@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
+#include <string>
 #include <thread>
-#include <utility>
 
 #include "launcher/command.h"
 #include "launcher/completions.h"
 #include "launcher/help_keys.h"
 #include "weft/core/base/process_memory.h"
 #include "weft/core/host/message.h"
+#include "weft/dist/start/launched.h"
 #include "weft/train/io/suggest.h"
 #include "weft/train/log/standard_output.h"
 #include "weft/train/preflight/config_error.h"
@@ -54,19 +54,22 @@ int Usage(std::FILE* out, int code) {
   return code;
 }
 
-// Returns whether mpirun or srun started this process as one of several ranks. If so, the first rank prints an error.
+// Returns whether a launcher started this process as one of several ranks. If so, the first rank prints an error, and
+// so does every rank that does not know the number of ranks, as the first one does not know of the others.
 bool RefusedAsRanks(const std::string& name) {
-  for (auto [size, rank] : {std::pair{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, {"PMI_SIZE", "PMI_RANK"}}) {
-    const char *ranks = std::getenv(size), *mine = std::getenv(rank);
-    if (!ranks || std::atoi(ranks) <= 1) continue;
-    // The exit of any rank ends the job, so the others give the first one time to print.
-    if (mine && std::atoi(mine) == 0)
-      PrintStderr("weft {0}: expected to run as one process, got {1} ranks; start it without mpirun\n", name, ranks);
-    else
-      std::this_thread::sleep_for(std::chrono::seconds(1));
-    return true;
-  }
-  return false;
+  const Launch* launch = FindLaunch();
+  if (!launch) return false;
+  auto [rank, size] = RankOf(*launch);
+  if (std::max(rank + 1, size) <= 1) return false;
+  // The exit of any rank ends the job, so the others give the first one time to print.
+  if (rank == 0 || size == 0)
+    PrintStderr(
+        "weft {}: expected to run as one process, got {} ranks; start it without mpirun, srun or torchrun, or unset "
+        "{}\n",
+        name, size == 0 ? "several" : std::to_string(size), launch->mark);
+  else
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  return true;
 }
 
 const Command* FindCommand(const std::string& name) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <thread>
 
 #include "weft/api/environment/device_choice.h"
 #include "weft/core/base/process_memory.h"
@@ -32,8 +31,7 @@ constexpr std::chrono::milliseconds kLoad{1'800'000};
 constexpr std::chrono::milliseconds kMeet{300'000};  // the timeout until all ranks have met
 
 int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
-  if (config.threads > 0) return int(config.threads);
-  return std::max(1, int(std::thread::hardware_concurrency()) / bootstrap.local_size());
+  return config.threads > 0 ? int(config.threads) : bootstrap.cores();
 }
 
 // Returns an error if a limit on this process leaves too little memory to start a rank, most of all for MPI; "" if

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/net/tcp_exchange.h"
+#include "weft/dist/start/launched.h"
 #include "weft/dist/start/slurm.h"
 
 namespace weft {
@@ -44,7 +46,7 @@ constexpr const char* kVariables[] = {
     "RANK",           "WORLD_SIZE",          "LOCAL_RANK",         "MASTER_ADDR",          "MASTER_PORT",
     "SLURM_PROCID",   "SLURM_NTASKS",        "SLURM_LOCALID",      "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",
     "PMI_RANK",       "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_JOB_ID",         "SLURM_STEP_ID",
-    "WEFT_INTERFACE", "WEFT_SECRET",         "WEFT_SECRET_FILE"};
+    "WEFT_INTERFACE", "WEFT_SECRET",         "WEFT_SECRET_FILE",   "OMPI_COMM_WORLD_RANK", "PMI_SIZE"};
 
 void SetOnly(const std::vector<std::pair<const char*, std::string>>& variables) {
   for (const char* name : kVariables) unsetenv(name);
@@ -96,6 +98,39 @@ TEST(Bootstrap, AWorldOfOneNeedsNothing) {
   // A command of a batch script runs as one process. Processes that srun starts have a step id.
   SetOnly({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-2]"}});
   EXPECT_EQ(Bootstrap::FromEnvironment()->world_size(), 1);
+  // So does a command of the shell that salloc starts: its step id is one that Slurm reserves.
+  setenv("SLURM_STEP_ID", "4294967290", 1);
+  EXPECT_EQ(Bootstrap::FromEnvironment()->world_size(), 1);
+}
+
+TEST(Launch, EachLauncherGivesARankAndASize) {
+  struct Case {
+    std::vector<std::pair<const char*, std::string>> variables;
+    Launch::Meeting meeting;
+    int64_t rank, size;
+  };
+  const Case cases[] = {
+      {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"PMIX_RANK", "3"}}, Launch::kMpi, 3, 4},
+      {{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMIX_RANK", "1"}}, Launch::kMpi, 1, 2},
+      {{{"PMIX_RANK", "1"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}}, Launch::kMpi, 1, 4},
+      {{{"PMIX_RANK", "1"}}, Launch::kMpi, 1, 0},
+      // In the shell that salloc starts, the number of tasks is the job's.
+      {{{"PMIX_RANK", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "4294967290"}}, Launch::kMpi, 0, 0},
+      {{{"RANK", "1"}, {"WORLD_SIZE", "3"}, {"SLURM_PROCID", "0"}}, Launch::kVariables, 1, 3},
+      {{{"WORLD_SIZE", "two"}}, Launch::kVariables, 0, 0},
+      {{{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "7"}}, Launch::kSlurm, 2, 4},
+  };
+  for (const Case& c : cases) {
+    SetOnly(c.variables);
+    const Launch* launch = FindLaunch();
+    ASSERT_NE(launch, nullptr) << c.variables[0].first;
+    EXPECT_EQ(launch->meeting, c.meeting) << launch->mark;
+    auto [rank, size] = RankOf(*launch);
+    EXPECT_EQ(rank, c.rank) << launch->mark;
+    EXPECT_EQ(size, c.size) << launch->mark;
+  }
+  SetOnly({});
+  EXPECT_EQ(FindLaunch(), nullptr);
 }
 
 TEST(Bootstrap, WrongVariablesAreNamed) {
@@ -195,6 +230,35 @@ TEST(Bootstrap, SlurmVariablesOverTwoProcesses) {
     RunJob(2);
   });
   EXPECT_EQ(codes, (std::vector<int>{0, 0}));
+}
+
+// Each rank keeps the cores to which only it is bound, and both share those of both.
+TEST(Bootstrap, RanksShareOnlyCoresOfBoth) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; core++)
+    if (CPU_ISSET(core, &before)) cores.push_back(core);
+  if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
+  auto counts = [&](const std::vector<std::vector<int>>& bound) {
+    int port = FreePort();
+    return Fork(int(bound.size()), [&](int rank) {
+      SetOnly({});
+      cpu_set_t mine;
+      CPU_ZERO(&mine);
+      for (int core : bound[size_t(rank)]) CPU_SET(core, &mine);
+      ASSERT_EQ(sched_setaffinity(0, sizeof(mine), &mine), 0);
+      int ranks = int(bound.size());
+      auto b = ranks == 1 ? MakeSoloBootstrap() : MakeTcpBootstrap(rank, ranks, "127.0.0.1", port, 20s);
+      b->Barrier();
+      _exit(10 + b->cores());
+    });
+  };
+  int a = cores[0], b = cores[1];
+  EXPECT_EQ(counts({{a, b}}), (std::vector<int>{12}));
+  EXPECT_EQ(counts({{a}}), (std::vector<int>{11}));
+  EXPECT_EQ(counts({{a}, {b}}), (std::vector<int>{11, 11}));
+  EXPECT_EQ(counts({{a, b}, {a, b}}), (std::vector<int>{11, 11}));
 }
 
 // Returns a job id whose port is free.

@@ -1,10 +1,12 @@
 // RankThread: the bootstrap of a rank that is a thread. It exchanges data between ranks before they have groups.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "weft/core/host/cores.h"
 #include "weft/dist/group/local/local_group.h"
 #include "weft/dist/start/bootstrap.h"
 
@@ -17,6 +19,7 @@ class RankThread final : public Bootstrap {
     rank_ = local_rank_ = rank;
     world_size_ = local_size_ = world->size();
     host_ = host;
+    cores_ = std::max(1, AvailableCores() / world->size());
     std::vector<int> all;
     for (int r = 0; r < world->size(); r++) all.push_back(r);
     LocalGroupFactory groups(world, rank);

@@ -57,7 +57,26 @@ for words in "prepare $dir/no README.md" "export $dir/none" "report $dir/none" "
   [ $code -eq 2 ] && [ "$(grep -c 'expected to run as one process, got 2 ranks; start it without mpirun' "$dir/out")" -eq 1 ] ||
     fail "expected $words to be refused on two ranks, once"
 done
-[ ! -e "$dir/no" ] || fail "expected nothing to be written on two ranks"
+# Other launchers, by the variables that they set.
+while IFS='|' read -r ranks variables; do
+  code=0
+  # shellcheck disable=SC2086  # words
+  within 60 env $variables "$weft" prepare "$dir/no" README.md > "$dir/out" 2>&1 < /dev/null || code=$?
+  [ $code -eq 2 ] && grep -q "expected to run as one process, got $ranks; start it without mpirun, srun" "$dir/out" ||
+    fail "expected $variables to be refused"
+  [ ! -e "$dir/no" ] || fail "expected nothing to be written on several ranks"
+done << 'LAUNCHERS'
+4 ranks|PMIX_RANK=0 SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_ID=0
+several ranks|PMIX_RANK=1
+2 ranks|PMI_RANK=0 PMI_SIZE=2
+3 ranks|RANK=0 WORLD_SIZE=3
+4 ranks|SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_ID=0
+LAUNCHERS
+# A command of a batch script, or of the shell that salloc starts, is one process of a job of four.
+for step in "" SLURM_STEP_ID=4294967290; do
+  within 60 env SLURM_PROCID=0 SLURM_NTASKS=4 $step "$weft" prepare "$dir/batch$step" README.md > "$dir/out" 2>&1 < /dev/null ||
+    { code=$?; fail "expected a batch script to prepare"; }
+done
 refused "weft prepare: INPUT is missing; weft prepare --help" prepare "$dir/no"
 refused "weft prepare: OUT is missing: the first path is the folder to write to, got README.md, a file" prepare README.md
 refused "weft prepare: INPUT is missing" prepare "$dir/no" val=0

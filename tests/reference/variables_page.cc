@@ -125,8 +125,9 @@ std::string Section(const char* title, const Rows& rows, std::vector<std::string
 std::vector<std::string> NamesInSources(const std::string& root) {
   std::vector<std::string> code = Files(root, {"src", "launcher"}, {".cc", ".h", ".cu", ".cuh"}),
                            scripts = Files(root, {"launcher"}, {".sh"}), names;
-  for (const char* pattern : {R"rx("([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)")rx", R"rx("((?:OMPI|PRTE|PMIX)_MCA_[a-z_]+)")rx",
-                              R"rx((?:getenv|Has|FromVariable)\("([A-Z]+)")rx", R"rx(FromVariables\("([A-Z]+)")rx"})
+  for (const char* pattern :
+       {R"rx("([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)")rx", R"rx("((?:OMPI|PRTE|PMIX)_MCA_[a-z_]+)")rx",
+        R"rx((?:getenv|Has|FromVariable)\("([A-Z]+)")rx", R"rx(Launch::kVariables, "([A-Z]+)")rx"})
     for (const std::string& name : Found(code, pattern)) names.push_back(name);
   for (const std::string& name : Found(scripts, R"rx(\$\{([A-Z][A-Z0-9_]*):-)rx")) names.push_back(name);
   std::erase_if(names, [](const std::string& name) {

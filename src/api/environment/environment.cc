@@ -1,8 +1,6 @@
 // Context::FromEnvironment: makes a process one rank of a job.
-#include <algorithm>
 #include <exception>
 #include <memory>
-#include <thread>
 
 #include "weft/api/environment/device_choice.h"
 #include "weft/core/base/error.h"
@@ -74,8 +72,7 @@ std::unique_ptr<Job> Join(int* argc, char*** argv, const EnvironmentOptions& opt
 }
 
 int ThreadsOf(const EnvironmentOptions& options, const Bootstrap& bootstrap) {
-  if (options.threads > 0) return options.threads;
-  return std::max(1, int(std::thread::hardware_concurrency()) / bootstrap.local_size());
+  return options.threads > 0 ? options.threads : bootstrap.cores();
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ class ContextService {
 };
 
 struct EnvironmentOptions {
-  int threads = 0;  // worker threads of the rank; 0: the cores of the host over its ranks
+  int threads = 0;  // worker threads of the rank; 0: its share of the cores that ranks of its host may use
   Numerics numerics{};
   std::optional<DeviceKind> device{};  // none: the rank's own GPU if every rank has one, else the CPU
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // for ranks to come, and of their collectives

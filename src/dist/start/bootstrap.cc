@@ -9,11 +9,13 @@
 #include <sstream>
 
 #include "weft/core/base/error.h"
+#include "weft/core/host/cores.h"
 #include "weft/core/host/host_name.h"
 #include "weft/dist/net/descriptor_limit.h"
 #include "weft/dist/net/host_identity.h"
 #include "weft/dist/net/network_interface.h"
 #include "weft/dist/net/tcp_exchange.h"
+#include "weft/dist/start/launched.h"
 #include "weft/dist/start/slurm.h"
 
 namespace weft {
@@ -105,12 +107,12 @@ Master MasterFromSlurm() {
   return {host, SlurmPort(Number("SLURM_JOB_ID", 0, kMaxId), Number("SLURM_STEP_ID", 0, kMaxId))};
 }
 
-std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size_name, Master (*master)(),
-                                         std::chrono::milliseconds timeout, const std::string& words) {
-  int size = int(Number(size_name, 1, 1 << 20));
-  int rank = int(Number(rank_name, 0, size - 1));
+std::unique_ptr<Bootstrap> FromVariables(const Launch& launch, std::chrono::milliseconds timeout,
+                                         const std::string& words) {
+  int size = int(Number(launch.size, 1, 1 << 20));
+  int rank = int(Number(launch.rank, 0, size - 1));
   if (size == 1) return MakeSoloBootstrap();
-  Master meet = master();
+  Master meet = launch.meeting == Launch::kSlurm ? MasterFromSlurm() : MasterFromVariables();
   absl::Status reserved = ReserveDescriptors(DescriptorsToMeet(rank, size) + DescriptorsOfNetwork(), size);
   WEFT_CHECK(reserved.ok(), std::string(reserved.message()));
   return MakeTcpBootstrap(rank, size, meet.host, meet.port, timeout, words);
@@ -142,19 +144,27 @@ std::vector<PeerNetwork::Peer> PeersOf(const std::vector<std::string>& texts) {
 
 }  // namespace
 
+void Bootstrap::MeetHost(const std::vector<std::string>& all, const std::string& identity) {
+  local_rank_ = 0;
+  std::vector<CoreSet> host;  // of each rank of this host
+  for (int r = 0; r < world_size_; r++) {
+    WEFT_CHECK(all[size_t(r)].size() >= sizeof(Key), fmt::format("bootstrap: rank {} sent no random number", r));
+    std::string_view theirs = std::string_view(all[size_t(r)]).substr(sizeof(Key));
+    if (!theirs.starts_with(identity)) continue;
+    if (r == rank_) local_rank_ = int(host.size());
+    host.emplace_back(theirs.substr(identity.size()));
+  }
+  local_size_ = int(host.size());
+  cores_ = ShareOfCores(host[size_t(local_rank_)], host);
+}
+
 // Rank 0 contributes a random number, so that two jobs with the same secret have different keys.
 void Bootstrap::Meet(const Key& secret) {
   host_ = HostName();
   Key mine = RandomKey();
-  std::string identity = HostIdentity();
-  auto all = AllGather(std::string(BytesOf(mine)) + identity);
-  local_rank_ = local_size_ = 0;
-  for (int r = 0; r < world_size_; r++) {
-    WEFT_CHECK(all[size_t(r)].size() >= sizeof(Key), fmt::format("bootstrap: rank {} sent no random number", r));
-    if (std::string_view(all[size_t(r)]).substr(sizeof(Key)) != identity) continue;
-    local_size_++;
-    local_rank_ += r < rank_;
-  }
+  std::string identity = HostIdentity() + ' ';
+  auto all = AllGather(std::string(BytesOf(mine)) + identity + AvailableCoreSet());
+  MeetHost(all, identity);
   Key key = Hmac(secret, {"weft job", std::string_view(all[0]).substr(0, sizeof(Key))});
   std::string address = world_size_ == 1 ? "-" : ListenAddress(local_size_ != world_size_);
   network_ = std::make_unique<PeerNetwork>(rank_, world_size_, key, address);
@@ -171,23 +181,12 @@ void Bootstrap::Meet(const Key& secret) {
     WEFT_CHECK(text.empty(), text);
 }
 
-namespace {
-
-bool HasMpi() { return Has("OMPI_COMM_WORLD_SIZE") || Has("PMIX_RANK") || Has("PMI_RANK"); }
-bool HasVariables() { return Has("RANK") || Has("WORLD_SIZE"); }
-// A Slurm batch script has a rank and a number of tasks too, but is a single process.
-bool HasSlurmStep() { return Has("SLURM_PROCID") && Has("SLURM_STEP_ID"); }
-
-}  // namespace
-
-bool IsLaunched() { return HasMpi() || HasVariables() || HasSlurmStep(); }
-
 std::unique_ptr<Bootstrap> Bootstrap::FromEnvironment(int* argc, char*** argv, std::chrono::milliseconds timeout,
                                                       const std::string& words) {
-  if (HasMpi()) return MakeMpiBootstrap(argc, argv, timeout);
-  if (HasVariables()) return FromVariables("RANK", "WORLD_SIZE", MasterFromVariables, timeout, words);
-  if (HasSlurmStep()) return FromVariables("SLURM_PROCID", "SLURM_NTASKS", MasterFromSlurm, timeout, words);
-  return MakeSoloBootstrap();
+  const Launch* launch = FindLaunch();
+  if (!launch) return MakeSoloBootstrap();
+  if (launch->meeting == Launch::kMpi) return MakeMpiBootstrap(argc, argv, timeout);
+  return FromVariables(*launch, timeout, words);
 }
 
 std::unique_ptr<Bootstrap> MakeTcpBootstrap(int rank, int world_size, const std::string& host, int port,

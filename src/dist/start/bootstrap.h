@@ -20,7 +20,7 @@ namespace weft {
 class Bootstrap {
  public:
   // Chooses the way to meet the other ranks by the environment, in this order:
-  //   OMPI_COMM_WORLD_SIZE, PMIX_RANK or PMI_RANK    MPI: started by mpirun, or by srun with MPI support
+  //   OMPI_COMM_WORLD_SIZE, PMI_RANK or PMIX_RANK    MPI: started by mpirun, or by srun with MPI support
   //   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT     as torchrun sets them
   //   SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_ID      srun; MASTER_ADDR and MASTER_PORT if set, else the first host of
   //                                                  SLURM_STEP_NODELIST or SLURM_JOB_NODELIST, and a port that
@@ -43,6 +43,8 @@ class Bootstrap {
   int world_size() const { return world_size_; }
   int local_rank() const { return local_rank_; }  // among the ranks of this host
   int local_size() const { return local_size_; }
+  // Returns for how many threads this rank has cores: its share of those that the ranks of its host may use.
+  int cores() const { return cores_; }
   const std::string& host() const { return host_; }
   PeerNetwork& network() { return *network_; }  // connects the ranks after the start
 
@@ -71,15 +73,18 @@ class Bootstrap {
   explicit Bootstrap(std::chrono::milliseconds timeout) : timeout_(timeout) {}
   // AllGather with a deadline. Throws Error.
   virtual std::vector<std::string> Exchange(std::string_view bytes, Clock::time_point deadline) = 0;
-  // Fills in local_rank_ and local_size_, and opens the network. `secret` is unknown to strangers. It may be zero if
-  // strangers cannot see the exchange.
+  // Fills in local_rank_, local_size_ and cores_, and opens the network. `secret` is unknown to strangers. It may be
+  // zero if strangers cannot see the exchange.
   void Meet(const Key& secret = {});
   virtual void Adopt(PeerNetwork&) {}  // called before the network starts
 
-  int rank_ = 0, world_size_ = 1, local_rank_ = 0, local_size_ = 1;
+  int rank_ = 0, world_size_ = 1, local_rank_ = 0, local_size_ = 1, cores_ = 1;
   std::string host_;
 
  private:
+  // Finds the ranks of this host. `all` has what the ranks sent: a random number, an identity and a set of cores.
+  void MeetHost(const std::vector<std::string>& all, const std::string& identity);
+
   std::unique_ptr<PeerNetwork> network_;
   std::chrono::milliseconds timeout_;
   std::function<void(const std::string&)> failed_;

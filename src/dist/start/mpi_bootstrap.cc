@@ -14,6 +14,7 @@
 #include "weft/dist/net/rank_list.h"
 #include "weft/dist/signals/hang_guard.h"
 #include "weft/dist/start/bootstrap.h"
+#include "weft/dist/start/launched.h"
 #include "weft/dist/start/open_mpi.h"
 
 namespace weft {
@@ -33,9 +34,9 @@ void Check(int rc) { WEFT_CHECK(rc == MPI_SUCCESS, fmt::format("bootstrap: MPI e
 
 // The rank before MPI is initialized.
 std::string RankInEnvironment() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
-    if (const char* rank = std::getenv(name)) return fmt::format("rank {}", rank);
-  return "a rank";
+  const Launch* launch = FindLaunch();
+  const char* rank = launch && launch->meeting == Launch::kMpi ? std::getenv(launch->rank) : nullptr;
+  return rank ? fmt::format("rank {}", rank) : "a rank";
 }
 
 // Returns false at the deadline. MPI's own waits have no deadline and keep a core busy. This loop leaves the core to

@@ -294,7 +294,7 @@ const std::vector<Field>& Fields() {
       {KEY(executor, "replay the plan, run it node by node, or build and run eagerly")},
       {KEY(numerics, "invariant: bit-equal losses on every mesh"),
        NOT_BUILT(c.numerics == NumericsMode::kInvariant), .instead = "use default"},
-      {KEY(threads, "worker threads of a rank"), .bounds = From(1, kMostThreads), .word = "auto", .per_rank = true},
+      {KEY(threads, "worker threads of a rank; auto: its share of the cores that ranks of its host may use"), .bounds = From(1, kMostThreads), .word = "auto", .per_rank = true},
 
       {KEY(dist.timeout_s, "seconds after which a rank that the others wait for ends the job; a save that progresses is waited for"),
        .bounds = {.low = 0, .high = kBillion, .low_open = true}},

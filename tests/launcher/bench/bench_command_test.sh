@@ -46,6 +46,13 @@ for kind in collective gemm sdpa encoder step dispatch copy; do
     cat "$dir/out" >> "$dir/all.jsonl"
   done
 done
+# A rank has a thread per core on which it may run, and not per core of the host.
+core=$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')
+for ranks in 1 2; do
+  within 60 taskset -c "$core" "$weft" bench gemm m=8 repeats=2 device=cpu ranks=$ranks --json > "$dir/out" 2> "$dir/err" < /dev/null ||
+    { code=$?; fail "expected products to be measured on one core"; }
+  grep -q "\"ranks\":$ranks,\"threads\":1," "$dir/out" || fail "expected one thread on one core"
+done
 # The rates for weft plan, of the mesh of the ranks and, with meshes=all, of other meshes.
 rates=(config=configs/gpt2-tiny.yaml model.layers=1 model.context=16 train.global_batch=4 device=cpu threads=1 seconds=0.001)
 for ranks in 1 2; do

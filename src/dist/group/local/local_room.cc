@@ -1,22 +1,16 @@
 #include "weft/dist/group/local/local_room.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <cstring>
 
-namespace weft {
+#include "weft/core/host/cores.h"
 
-namespace {
-int Cores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-}  // namespace
+namespace weft {
 
 LocalRoom::LocalRoom(int size)
     : size_(size),
-      patience_(size <= Cores() ? WaitWord::Patience() : WaitWord::Patience{.spins = 0}),
+      patience_(size <= AvailableCores() ? WaitWord::Patience() : WaitWord::Patience{.spins = 0}),
       slots_(2 * size_t(size)),
       last_seen_(size_t(size)),
       mails_(size_t(size) * size_t(size)) {}
