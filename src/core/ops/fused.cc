@@ -9,8 +9,10 @@
 //             einsum, add and cast.
 // SwiGluGrad  (a, b, dy) -> da, db, the gradients of swiglu(a, b) = silu(a) * b.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "weft/core/ops/equation.h"
+#include "weft/core/ops/linear_activations.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -28,13 +30,17 @@ struct LinearParts : Equation {
 using Activation = Var (*)(VarAt);
 // Returns the function that `kind` names; null if there is no such attribute.
 Activation ActivationOf(const Node& node) {
-  static constexpr std::pair<std::string_view, Activation> kActivations[] = {
-      {"gelu", &Gelu}, {"gelu_exact", &GeluExact}, {"silu", &Silu}, {"relu", &Relu}};
+#define WEFT_FUNCTION(Name) {Op::k##Name, &Name},
+  static constexpr std::pair<Op, Activation> kActivations[] = {WEFT_LINEAR_ACTIVATIONS(WEFT_FUNCTION)};
+#undef WEFT_FUNCTION
+  std::vector<std::string> names;
   for (const Attrs::Item& item : node.attrs.items()) {
     if (item.name != "kind") continue;
-    for (const auto& [name, function] : kActivations)
-      if (std::get<std::string>(item.value) == name) return function;
-    FailAt(node, fmt::format("expected gelu, gelu_exact, silu or relu, got {}", std::get<std::string>(item.value)));
+    for (const auto& [op, function] : kActivations) {
+      if (std::get<std::string>(item.value) == Name(op)) return function;
+      names.emplace_back(Name(op));
+    }
+    FailAt(node, fmt::format("expected one of {}, got {}", fmt::join(names, ", "), std::get<std::string>(item.value)));
   }
   return nullptr;
 }

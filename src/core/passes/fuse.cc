@@ -6,6 +6,7 @@
 #include "weft/core/base/shard.h"
 #include "weft/core/ir/record.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/ops/linear_activations.h"
 #include "weft/core/passes/fuse_loss.h"
 #include "weft/core/passes/narrow_terms.h"
 
@@ -167,8 +168,7 @@ class Fuser {
   std::shared_ptr<Node> AsLinear(const Node& node) const {
     if (!kernels_.Has(Op::kLinear)) return nullptr;
     if (node.op == Op::kCast) return AsWiderProduct(node);
-    static constexpr Op kActivations[] = {Op::kGelu, Op::kGeluExact, Op::kSilu, Op::kRelu};
-    if (std::ranges::find(kActivations, node.op) != std::end(kActivations)) return AsActivated(node);
+    if (std::ranges::find(kLinearActivations, node.op) != std::end(kLinearActivations)) return AsActivated(node);
     if (node.op != Op::kAdd) return nullptr;
     // If both operands are products, the later one takes the other as its residual.
     size_t later = position_.at(&node.inputs[0].node()) > position_.at(&node.inputs[1].node()) ? 0 : 1;

@@ -1,7 +1,6 @@
 #include "weft/train/profile/profile_totals.h"
 
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -13,7 +12,7 @@
 namespace weft {
 
 std::string FoldedScope(const std::string& scope) {
-  std::vector<std::string_view> parts = absl::StrSplit(scope, '.');
+  std::vector<std::string> parts = absl::StrSplit(scope, '.');
   for (size_t i = 1; i < parts.size(); i++)
     if (IsBlockNumber(parts[i])) parts[i] = "*";
   return absl::StrJoin(parts, ".");

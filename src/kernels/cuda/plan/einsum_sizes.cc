@@ -10,13 +10,12 @@ namespace {
 constexpr int64_t kBusy = 2 * kProcessors;  // blocks that keep the GPU busy
 
 Activation ActivationOf(const Attrs& attrs) {
-  static constexpr std::pair<std::string_view, Activation> kNames[] = {{"gelu", Activation::kGelu},
-                                                                       {"gelu_exact", Activation::kGeluExact},
-                                                                       {"silu", Activation::kSilu},
-                                                                       {"relu", Activation::kRelu}};
+#define WEFT_PAIR(Name) {Op::k##Name, Activation::k##Name},
+  static constexpr std::pair<Op, Activation> kActivations[] = {WEFT_LINEAR_ACTIVATIONS(WEFT_PAIR)};
+#undef WEFT_PAIR
   for (const Attrs::Item& item : attrs.items())
-    for (auto [name, activation] : kNames)
-      if (item.name == "kind" && std::get<std::string>(item.value) == name) return activation;
+    for (auto [op, activation] : kActivations)
+      if (item.name == "kind" && std::get<std::string>(item.value) == Name(op)) return activation;
   return Activation::kNone;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 
+#include "weft/core/ops/linear_activations.h"
 #include "weft/kernels/cuda/plan/product_plan.h"
 
 namespace weft::cuda {
@@ -40,7 +41,12 @@ struct SumCut {
 size_t PartBytes(const KernelCall& call, const EinsumLabels& x, const SumCut& cut);
 
 // The activation that a linear op applies to the sum of its product and bias.
-enum class Activation : uint8_t { kNone, kGelu, kGeluExact, kSilu, kRelu };
+enum class Activation : uint8_t {
+  kNone,
+#define WEFT_ENUM(Name) k##Name,
+  WEFT_LINEAR_ACTIVATIONS(WEFT_ENUM)
+#undef WEFT_ENUM
+};
 
 // A linear op: its product, and the operands to add to it.
 struct LinearCall {

@@ -143,10 +143,9 @@ bool RunFused(const KernelCall& call, const LinearCall& linear, ProductPlan& pla
 }
 
 void Activate(const KernelCall& call, Activation activation) {
-  static constexpr std::pair<Activation, Op> kOps[] = {{Activation::kGelu, Op::kGelu},
-                                                       {Activation::kGeluExact, Op::kGeluExact},
-                                                       {Activation::kSilu, Op::kSilu},
-                                                       {Activation::kRelu, Op::kRelu}};
+#define WEFT_PAIR(Name) {Activation::k##Name, Op::k##Name},
+  static constexpr std::pair<Activation, Op> kOps[] = {WEFT_LINEAR_ACTIVATIONS(WEFT_PAIR)};
+#undef WEFT_PAIR
   static const Attrs none;
   for (auto [of, op] : kOps) {
     if (of != activation) continue;
