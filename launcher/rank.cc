@@ -1,11 +1,15 @@
 #include "launcher/rank.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 #include "weft/api/environment/device_choice.h"
 #include "weft/core/base/process_memory.h"
+#include "weft/core/host/cores.h"
 #include "weft/core/host/message.h"
 #include "weft/dist/group/collective_fault.h"
 #include "weft/dist/group/collectives.h"
@@ -32,6 +36,17 @@ constexpr std::chrono::milliseconds kMeet{300'000};  // the timeout until all ra
 
 int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
   return config.threads > 0 ? int(config.threads) : bootstrap.cores();
+}
+
+// By default mpirun binds each rank to a core or a socket, and a core is too little for a rank and its helpers.
+std::string NoteOnCores(const Bootstrap& bootstrap) {
+  int64_t cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+  bool few = std::getenv("OMPI_COMM_WORLD_SIZE") && AvailableCores() == 1 && cores > bootstrap.local_size();
+  if (!few) return "";
+  return fmt::format(
+      "rank {} may use 1 of the {} cores of its host; if mpirun has bound it, start with mpirun --bind-to "
+      "none, or source launcher/environment.sh first",
+      bootstrap.rank(), cores);
 }
 
 // Returns an error if a limit on this process leaves too little memory to start a rank, most of all for MPI; "" if
@@ -123,6 +138,7 @@ int RunLaunched(const Words& words, const Launch& launch) {
     if (!AllOk(*bootstrap, products)) return 1;
     if (!AllOk(*bootstrap, CheckRanks(launch.request, ranks))) return 2;
     times.Note(StartPhase::kMet);
+    if (std::string note = NoteOnCores(*bootstrap); !note.empty()) notices.Say(note);
     return launch.run(job, words);
   } catch (const ConfigError& e) {
     return ExitCode(job, absl::InvalidArgumentError(e.what()));

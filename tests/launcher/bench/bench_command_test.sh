@@ -53,6 +53,8 @@ for ranks in 1 2; do
     { code=$?; fail "expected products to be measured on one core"; }
   grep -q "\"ranks\":$ranks,\"threads\":1," "$dir/out" || fail "expected one thread on one core"
 done
+cores=$(getconf _NPROCESSORS_ONLN)
+[ "$cores" -le 2 ] || grep -qF "rank 0 may use 1 of the $cores cores of its host" "$dir/err" || fail "expected a note on the core"
 # The rates for weft plan, of the mesh of the ranks and, with meshes=all, of other meshes.
 rates=(config=configs/gpt2-tiny.yaml model.layers=1 model.context=16 train.global_batch=4 device=cpu threads=1 seconds=0.001)
 for ranks in 1 2; do
