@@ -14,7 +14,7 @@
 #include "launcher/help_keys.h"
 #include "weft/core/base/process_memory.h"
 #include "weft/core/host/message.h"
-#include "weft/train/io/suggest.h"
+#include "weft/core/host/suggest.h"
 #include "weft/train/log/standard_output.h"
 #include "weft/train/preflight/config_error.h"
 #include "weft_commit.h"

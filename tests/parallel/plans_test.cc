@@ -51,6 +51,16 @@ TEST(NamedPlans, AreFoundByName) {
   for (const ModelFamily* family : ModelFamilies()) EXPECT_NE(FindPlan(family->plan), nullptr) << family->name;
 }
 
+TEST(Families, AreFoundByNameOrListed) {
+  EXPECT_EQ(&Family("llama"), FindFamily("llama"));
+  EXPECT_EQ(FindFamily("gpt3"), nullptr);
+  std::string names;
+  for (const ModelFamily* family : ModelFamilies()) names += (names.empty() ? "" : ", ") + std::string(family->name);
+  std::string error = test::ErrorOf([] { Family("gpt3"); });
+  EXPECT_TRUE(error.starts_with("Family at plans_test.cc:")) << error;
+  EXPECT_TRUE(error.ends_with(": expected one of " + names + ", got \"gpt3\"; did you mean \"gpt2\"?")) << error;
+}
+
 // ---- Rows. ----
 
 const MeshShape kTwo{{"dp", "tp"}, {2, 2}};
