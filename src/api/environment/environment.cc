@@ -8,6 +8,7 @@
 #include "weft/core/base/error.h"
 #include "weft/core/runtime/kernel.h"
 #include "weft/dist/failure/failure_watch.h"
+#include "weft/dist/failure/uncaught.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/group_source.h"
 #include "weft/dist/group/standard/group_maker.h"
@@ -29,6 +30,7 @@ class Job final : public GroupSource {
         bootstrap_(Bootstrap::FromEnvironment(argc, argv, timeout)),
         channel_(*bootstrap_),
         failures_(channel_, *bootstrap_),
+        uncaught_(failures_),
         unwinding_(std::uncaught_exceptions()) {
     int ranks = bootstrap_->world_size();
     if (ranks > 1) Check(ReserveDescriptors(DescriptorsOfRank(ranks) - int64_t(bootstrap_->network().guests()), ranks));
@@ -64,11 +66,13 @@ class Job final : public GroupSource {
   std::unique_ptr<Bootstrap> bootstrap_;
   SideChannel channel_;
   FailureWatch failures_;
+  UncaughtReport uncaught_;
   std::unique_ptr<FactoryTable> groups_;
   int unwinding_;  // number of exceptions in flight when the job began
 };
 
 std::unique_ptr<Job> Join(int* argc, char*** argv, const EnvironmentOptions& options) {
+  ReportUncaught();
   Check(cpu::OpenGemm());  // before this process or MPI starts threads
   return std::make_unique<Job>(argc, argv, options.timeout);
 }

@@ -278,6 +278,12 @@ void FailureWatch::Fail(const std::string& error) {
                   error.empty() ? FirstLine(error) : error, last));
 }
 
+void FailureWatch::Uncaught(const std::string& error) {
+  Begin(error);
+  std::string text = error.empty() ? FirstLine(error) : error;
+  End(channel_.size() > 1 ? fmt::format("rank {}: {}", channel_.rank(), text) : text);
+}
+
 void FailureWatch::CheckLost(int rank) {
   if (AskOne(rank).state == State::kDied) CallFailed(fmt::format("rank {} is gone", rank));
 }

@@ -43,6 +43,9 @@ class FailureWatch {
   [[noreturn]] void CallFailed(const std::string& error);
   // Ends the job for a failure of this rank only. Prints the error unless another rank has already reported a failure.
   [[noreturn]] void Fail(const std::string& error);
+  // Ends the job for an exception that the program of this rank did not catch, like Fail: "weft: rank 1: <error>". All
+  // ranks of a program may have the same one, so the line does not call it the first.
+  [[noreturn]] void Uncaught(const std::string& error);
   // Ends the job if the process of `rank`, which did not answer, has ended.
   void CheckLost(int rank);
 

@@ -1,0 +1,27 @@
+// library_end HOW, run by library_end_test.sh: a program of the library whose ranks end in different ways.
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "weft/api/umbrella/weft.h"
+
+int main(int argc, char** argv) {
+  using namespace weft;
+  std::string how = argc > 1 ? argv[1] : "";
+  Context context = Context::FromEnvironment(argc, argv);
+  DeviceMesh mesh(context, {{"dp", -1}});
+  EagerScope eager(mesh);
+  DTensor a = Ones({4}, mesh, {Shard(0)});
+  a.FullTensor();
+  if (how == "throw" && mesh.rank() == 1) Fail("the odd rank gives up");
+  if (how == "all throw") Fail("every rank gives up");
+  if (how == "nested" && mesh.rank() == 1) try {
+      Fail("the cause");
+    } catch (const Error&) {
+      std::throw_with_nested(std::runtime_error("the consequence"));
+    }
+  if (how == "thread" && mesh.rank() == 1) std::thread([] { throw 5; }).join();
+  if (how == "late" && mesh.rank() == 0) std::this_thread::sleep_for(std::chrono::seconds(4));
+  if (how != "late") a.FullTensor();
+}
