@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The ends of programs that use Weft as a library. An exception that is not caught ends the job with one line and no
-# trace of the stack. A rank that only is late is waited for.
+# trace of the stack. A rank that returns from main while another waits for it is reported within seconds. A rank that
+# only is late is waited for.
 # Usage: library_end_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 # shellcheck source=tests/launcher/prelude.sh
 source "$(dirname "$0")/../launcher/prelude.sh"
@@ -31,4 +32,6 @@ ends 2 1 "all throw" 'rank [01]: every rank gives up'
 ends 2 1 nested 'rank 1: the consequence: the cause'
 ends 2 1 thread 'rank 1: an exception that is not a std::exception'
 ends 1 1 "all throw" 'every rank gives up'
+ends 2 1 leave "rank 1 \(host $host, pid [0-9]+\) has ended, or left the scope of its mesh: all_gather #2 on dp, .* at library_end\.cc:[0-9]+, which it has not called and rank 0 waits in; the last call it finished: all_gather #1 on dp"
+[ $ms -le 8000 ] || fail "expected the end within 8 s of the start, got $ms ms"
 echo "library ends: ok"

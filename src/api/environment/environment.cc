@@ -7,6 +7,7 @@
 #include "weft/api/environment/device_choice.h"
 #include "weft/core/base/error.h"
 #include "weft/core/runtime/kernel.h"
+#include "weft/dist/failure/end_watch.h"
 #include "weft/dist/failure/failure_watch.h"
 #include "weft/dist/failure/uncaught.h"
 #include "weft/dist/group/collectives.h"
@@ -59,6 +60,9 @@ class Job final : public GroupSource {
   void Watch(DeviceMesh& mesh) override {
     mesh.set_timeout(timeout_);
     failures_.Watch(mesh);
+    // On GPUs a rank may have issued a replay whose calls have not begun, so their numbers show nothing.
+    if (groups_->kinds().size() == 1)
+      mesh.set_end_handler([this](const DeviceMesh& m) { return EndWatch::Of(failures_, m); });
   }
 
  private:

@@ -158,7 +158,18 @@ bool DeviceMesh::IsOf(const Context& context) const {
   return context.rank() == global_rank_ && context.world_size() == world_size_;
 }
 
-DeviceMesh::~DeviceMesh() = default;
+DeviceMesh::~DeviceMesh() {
+  std::shared_ptr<void> watch = on_end_ ? on_end_(*this) : nullptr;
+  groups_.clear();
+}
+
+std::vector<uint64_t> DeviceMesh::NumCalls() const {
+  std::vector<uint64_t> calls;
+  for (auto& row : groups_)
+    for (auto& group : row)
+      if (group) calls.push_back(group->sequence());
+  return calls;
+}
 
 ProcessGroup& DeviceMesh::Group(int axis, DeviceKind kind) {
   WEFT_CHECK(axis >= 0 && axis < shape_.num_axes(), fmt::format("mesh: axis {} of {}", axis, ToString(shape_)));

@@ -6,6 +6,7 @@
 //   DeviceMesh tp(context, groups, inner.shape, inner.ranks);
 #pragma once
 #include <chrono>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -82,6 +83,9 @@ class DeviceMesh final : public CollectiveContext {
   OverlapMode overlap() const { return overlap_; }
   int chunks() const { return chunks_; }
   void set_failure_handler(const ProcessGroup::FailureHandler& handler);
+  // Called when this rank destroys the mesh, which waits for the others. The result lives until they have come.
+  using EndHandler = std::function<std::shared_ptr<void>(const DeviceMesh& mesh)>;
+  void set_end_handler(EndHandler handler) { on_end_ = std::move(handler); }
   void set_call_filter(const ProcessGroup::CallFilter& filter);
   void set_call_delay(std::chrono::microseconds most);
 
@@ -95,6 +99,8 @@ class DeviceMesh final : public CollectiveContext {
   };
   std::vector<AxisCount> Counts() const;
   void ResetCounts();
+  // Returns the number of collectives that this rank has called on each group of the recorder.
+  std::vector<uint64_t> NumCalls() const;
 
   const std::shared_ptr<CallRecorder>& recorder() const { return recorder_; }  // shared by all groups of this mesh
 
@@ -111,6 +117,7 @@ class DeviceMesh final : public CollectiveContext {
   OverlapMode overlap_ = OverlapMode::kAuto;
   int chunks_ = 0;
   std::shared_ptr<CallRecorder> recorder_;
+  EndHandler on_end_;
   std::vector<std::array<std::unique_ptr<ProcessGroup>, kNumDeviceKinds>> groups_;  // per axis, then the whole mesh
 };
 
