@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "weft/core/ops/ops.h"
+#include "weft/parallel/nn/plan_check.h"
 #include "weft/parallel/program/program.h"
 #include "weft/parallel/step/sharded_model.h"
 #include "weft/parallel/step/update.h"
@@ -30,7 +31,9 @@ State Init(const Module& model, const Optimizer& optimizer, DeviceMesh& mesh, co
              fmt::format("Init at {}: expected compute f64, f32 or bf16, got f16, whose gradients need a loss scale; "
                          "train with weft train, or with a TrainingStep",
                          ToString(loc)));
-  CheckNumbers(optimizer, fmt::format("Init at {}", ToString(loc)));
+  std::string at = fmt::format("Init at {}", ToString(loc));
+  CheckNumbers(optimizer, at);
+  CheckPlan(o.plan, model, at);
   State state(mesh,
               {.plan = o.plan,
                .precision = o.precision,

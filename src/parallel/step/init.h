@@ -31,7 +31,8 @@ struct InitOptions {
 
 // Returns a State whose parameters have their initial values, which do not depend on the mesh. Model and mesh must
 // outlive the State. Throws Error for compute f16, which needs the loss scale of a TrainingStep, or for a number of the
-// optimizer outside its bounds. Also throws the errors of State.
+// optimizer outside its bounds, and PlanError for a row of the plan that is not optional and matches nothing in the
+// model. Also throws the errors of State.
 State Init(const Module& model, const Optimizer& optimizer, DeviceMesh& mesh, const InitOptions& options = {},
            Loc loc = Loc::current());
 
