@@ -316,6 +316,12 @@ TEST(State, AModelIsCalledOverOne) {
   });
 }
 
+// What a function that is compiled may return. Another type does not compile, with a line that lists these.
+static_assert(internal::kIsResult<Var> && internal::kIsResult<std::vector<Var>>);
+static_assert(internal::kIsResult<std::pair<Var, Var>> && internal::kIsResult<std::tuple<Var, Var, Var>>);
+static_assert(!internal::kIsResult<int> && !internal::kIsResult<void> && !internal::kIsResult<DTensor>);
+static_assert(!internal::kIsResult<std::pair<Var, int>> && !internal::kIsResult<std::vector<double>>);
+
 // An eager run of the same function may branch.
 TEST(Compile, EagerBranches) {
   OnBareMesh({2}, [&](Rank rank) {
