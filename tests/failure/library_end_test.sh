@@ -32,6 +32,8 @@ ends 2 1 "all throw" 'rank [01]: every rank gives up'
 ends 2 1 nested 'rank 1: the consequence: the cause'
 ends 2 1 thread 'rank 1: an exception that is not a std::exception'
 ends 1 1 "all throw" 'every rank gives up'
+ends 2 1 caught "rank [01] .*"
+grep -qx "caught: the odd rank gives up" "$dir/out" || fail "expected the rank to catch its error"
 ends 2 1 leave "rank 1 \(host $host, pid [0-9]+\) has ended, or left the scope of its mesh: all_gather #2 on dp, .* at library_end\.cc:[0-9]+, which it has not called and rank 0 waits in; the last call it finished: all_gather #1 on dp"
 [ $ms -le 8000 ] || fail "expected the end within 8 s of the start, got $ms ms"
 echo "library ends: ok"
