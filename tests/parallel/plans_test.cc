@@ -113,7 +113,9 @@ TEST(PlanRows, InitRefusesRowsThatMatchNothing) {
       "the row {\"*.atn\", \"weight\"} of the plan has no effect: \"*.atn\" matches no module of the model, which has "
       "embed, ");
   expect({"*.atn", "weight", {{"tp", Shard(0)}}}, "; did you mean \"*.attn\"?");
-  expect({"*.mlp.up", "wieght", {{"tp", Shard(0)}}}, "got \"wieght\"; did you mean \"weight\"?");
+  expect({"*.mlp.up", "wieght", {{"tp", Shard(0)}}},
+         "expected a point that is one of weight, bias, input, output, product, positions, got \"wieght\"; did you "
+         "mean \"weight\"?");
   expect({"*.mlp", "weight", {{"tp", Shard(0)}}}, "no module that \"*.mlp\" matches has a weight");
   EXPECT_EQ(InitError(ShardingPlan({{"*.atn", "weight", {{"tp", Shard(0)}}, "", /*optional=*/true}})), "");
   EXPECT_EQ(InitError(ShardingPlan({{"*.attn", "input", {{"tp", Keep()}}}})), "");

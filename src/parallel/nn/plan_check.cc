@@ -38,7 +38,10 @@ std::string SimilarModule(const std::string& pattern, const Names& modules) {
 std::string FaultOf(const ShardingPlan::Row& row, const Names& modules, const Names& parameters) {
   if (std::string fault = Unmatched(row.module, "module", modules); !fault.empty())
     return fault + SimilarModule(row.module, modules);
-  if (std::string fault = UnknownPoint(row, PointsOf(parameters)); !fault.empty()) return fault;
+  Names points = PointsOf(parameters);
+  if (std::count(points.begin(), points.end(), row.point) == 0)
+    return fmt::format("expected a point that is one of {}, got {:?}{}", fmt::join(points, ", "), row.point,
+                       DidYouMean(row.point, points));
   if (HasPoint(row, parameters)) return "";
   return fmt::format("no module that {:?} matches has a {}; give another module or point, or remove the row",
                      row.module, row.point);
