@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   DeviceMesh mesh(context, {{"dp", -1}, {"tp", context.world_size() % 2 ? 1 : 2}});
   DefaultDeviceScope device(context.accelerator());
 
-  std::unique_ptr<Model> model = MakeModel(FindFamily("gpt2")->configure(
+  std::unique_ptr<Model> model = MakeModel(Family("gpt2").configure(
       {.layers = 2, .heads = 4, .kv_heads = 4, .dim = 64, .ffn = 256, .vocab = 256, .context = kContext}));
   State state = Init(
       *model, AdamW(1e-3), mesh,

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "weft/core/host/message.h"
+#include "weft/core/host/suggest.h"
 #include "weft/train/config/config_schema.h"
-#include "weft/train/io/suggest.h"
 
 namespace weft {
 namespace {

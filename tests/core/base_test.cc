@@ -90,6 +90,8 @@ TEST(Tensor, ConvertsKeepsAndChecks) {
   EXPECT_EQ(Tensor::Scalar(2.5, DType::kBF16).Item(), 2.5);
   EXPECT_THROW(Tensor::Zeros(DType::kF32, {2}).Item(), Error);
   EXPECT_THROW(Tensor::FromDoubles(std::vector<double>{1}, DType::kF32, {2}), Error);
+  EXPECT_EQ(Tensor::FromDoubles({1, 2, 3, 4}, DType::kI32, {2, 2}).ToDoubles(), (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(Tensor::FromDoubles({}, DType::kF32, {0}).num_elements(), 0);
   Tensor whole = Tensor::Zeros(DType::kF32, {4});
   EXPECT_THROW(Tensor(whole.buffer(), 8, DType::kF32, {3}), Error);
   EXPECT_EQ(Tensor(whole.buffer(), 8, DType::kF32, {2}).data(), whole.as<float>() + 2);

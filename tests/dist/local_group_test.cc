@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "collective_law.h"
+#include "error_of.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/group/reduce.h"
 
@@ -246,13 +247,17 @@ TEST(DeviceMesh, RefusesWhatIsNoMesh) {
         ExpectParts(e.what(), {"mesh at local_group_test.cc:", why});
       }
     };
-    refuses({{"a", "a"}, {1, 1}}, "expected a name of its own for each axis, got \"a\" for axis 0");
+    refuses({{"a", "a"}, {1, 1}}, "expected a name of its own for each axis, got \"a\" for axes 0 and 1");
     refuses({{""}, {1}}, "expected a name of its own for each axis, got \"\" for axis 0");
     refuses({{"a"}, {1, 1}}, "got 1 names and 2 sizes");
     refuses({{"a"}, {0}}, "expected a size of at least 1 for axis \"a\", got 0");
     refuses({{"a"}, {2}},
             "a=2 needs 2 ranks, got 1 that are running; start 2 with mpirun -np 2, or change a size: "
             "DeviceMesh(context, {{\"a\", -1}}) takes all");
+    DeviceMesh named(context, groups, {{"dp", "tp"}, {1, 1}});
+    ExpectParts(test::ErrorOf([&] { named["tpp"]; }),
+                {"mesh at local_group_test.cc:",
+                 "expected one of the axes dp, tp of dp=1 x tp=1, got \"tpp\"; did you mean \"tp\"?"});
     DeviceMesh none(context, groups, {});
     EXPECT_EQ(none.size(), 1);
     none.World().Barrier();

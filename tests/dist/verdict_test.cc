@@ -316,5 +316,22 @@ TEST(RankReport, RefusesWhatIsCutOff) {
   }
 }
 
+// A rank that will make no more calls is missed only if it certainly has not made the one that another waits in.
+TEST(MissedBy, NamesTheCallThatAnotherRankWaitsIn) {
+  Job job;
+  job.AllDone(kDp, 1);
+  const uint64_t one[] = {1, 0, 0}, two[] = {2, 0, 0};
+  EXPECT_EQ(MissedBy(job.reports, 3, one), "");
+  job.Call(1, kDp, 2, false);
+  EXPECT_EQ(MissedBy(job.reports, 3, one),
+            "all_reduce #2 on dp, all_reduce f32 x 1000 sum, which it has not called and rank 1 waits in; the last "
+            "call it finished: all_reduce #1 on dp");
+  EXPECT_EQ(MissedBy(job.reports, 3, two), "") << "it has made it";
+  EXPECT_EQ(MissedBy(job.reports, 2, one), "") << "rank 1 shares no such group with it";
+  EXPECT_EQ(MissedBy(job.reports, 1, one), "") << "a rank does not wait for itself";
+  job.reports[3].groups[kDp].name = "of another mesh";
+  EXPECT_EQ(MissedBy(job.reports, 3, one), "");
+}
+
 }  // namespace
 }  // namespace weft

@@ -84,6 +84,16 @@ TEST(DTensorErrors, NameWhatWasExpectedOfTensors) {
               "DistributeTensor at dtensor_errors_test.cc:N: expected a source rank in [0, 2) or kOwn, got 2");
     EXPECT_EQ(TextOf([&] { DTensor().FullTensor(); }),
               "FullTensor at dtensor_errors_test.cc:N: the DTensor is empty; assign one first");
+    EXPECT_EQ(
+        TextOf([&] {
+          Ones({4, 6}, rank.mesh, {Shard(0)}).Item();
+        }),
+        "dtensor_errors_test.cc:N: expected a tensor of one element, got [4, 6]; FullTensor().ToDoubles() returns "
+        "all, and SumAll reduces them to one");
+    EXPECT_EQ(TextOf([&] {
+                Tensor::Zeros(DType::kF32, {4, 6}).Item();
+              }),
+              "tensor: Item() expects one element, got [4, 6]; ToDoubles() returns all");
     DTensor plain = Ones({3}, rank.mesh, {Shard(0)});
     EXPECT_EQ(TextOf([&] { Grad(SumAll(plain), {plain}); }),
               "Grad: operand 0, f32 [3] made at dtensor_errors_test.cc:N, does not require a "
@@ -108,7 +118,7 @@ TEST(DTensorErrors, NameTheScopeThatIsMissingOrAnother) {
   OnBareMesh({1}, [](Rank rank) {
     EXPECT_EQ(TextOf([&] { Zeros({4}, rank.mesh, {Shard(0)}); }),
               "Zeros at dtensor_errors_test.cc:N: no EagerScope is open on this thread; write "
-              "EagerScope eager(context, mesh) before it");
+              "EagerScope eager(mesh) before it");
     Context other(1, 2);
     EXPECT_EQ(TextOf([&] { EagerScope scope(other, rank.mesh); }),
               "EagerScope at dtensor_errors_test.cc:N: expected the context that the mesh x=1 was "

@@ -10,6 +10,7 @@
 #include "support/training.h"
 #include "weft/core/compile/comm_plan.h"
 #include "weft/parallel/nn/plans/mesh_axes.h"
+#include "weft/parallel/step/init.h"
 #include "weft/parallel/step/training_step.h"
 
 namespace weft {
@@ -51,6 +52,16 @@ TEST(NamedPlans, AreFoundByName) {
   for (const ModelFamily* family : ModelFamilies()) EXPECT_NE(FindPlan(family->plan), nullptr) << family->name;
 }
 
+TEST(Families, AreFoundByNameOrListed) {
+  EXPECT_EQ(&Family("llama"), FindFamily("llama"));
+  EXPECT_EQ(FindFamily("gpt3"), nullptr);
+  std::string names;
+  for (const ModelFamily* family : ModelFamilies()) names += (names.empty() ? "" : ", ") + std::string(family->name);
+  std::string error = test::ErrorOf([] { Family("gpt3"); });
+  EXPECT_TRUE(error.starts_with("Family at plans_test.cc:")) << error;
+  EXPECT_TRUE(error.ends_with(": expected one of " + names + ", got \"gpt3\"; did you mean \"gpt2\"?")) << error;
+}
+
 // ---- Rows. ----
 
 const MeshShape kTwo{{"dp", "tp"}, {2, 2}};
@@ -71,6 +82,51 @@ TEST(PlanRows, ADimThatATensorLacksIsRefused) {
   EXPECT_EQ(test::ErrorOf([&] { plan.ParameterPlacement("mlp.up.weight", 2, kTwo); }),
             "a.yaml:4:1: shard(2) of the weight of mlp.up: expected a dim below 2, as many as that tensor has");
   EXPECT_EQ(plan.ParameterPlacement("mlp.up.weight", 3, kTwo), (Sharding{Replicate(), Shard(2)}));
+}
+
+// A typo must not wait for the mesh on which it would hurt.
+TEST(PlanRows, ADimThatATensorLacksIsRefusedOnOneRankToo) {
+  ShardingPlan plan({{"*.up", "weight", {{"tp", Shard(2)}}}, {"a.up", "weight", {{"tp", Shard(0)}}}});
+  const MeshShape one{{"tp"}, {1}};
+  EXPECT_EQ(test::ErrorOf([&] { plan.ParameterPlacement("mlp.up.weight", 2, one); }),
+            "shard(2) of the weight of mlp.up: expected a dim below 2, as many as that tensor has");
+  EXPECT_EQ(plan.ParameterPlacement("a.up.weight", 2, one), (Sharding{Replicate()})) << "a later row names the axis";
+}
+
+std::string InitError(ShardingPlan plan) {
+  std::string error;
+  OnMesh({}, [&](Context&, DeviceMesh& mesh) {
+    std::unique_ptr<Model> model = MakeModel(SmallGpt());
+    error = test::ErrorOf([&] { Init(*model, AdamW(1e-3), mesh, {.plan = plan}); });
+  });
+  return error;
+}
+
+TEST(PlanRows, InitRefusesRowsThatMatchNothing) {
+  auto expect = [](const Row& row, const std::string& text) {
+    std::string error = InitError(ShardingPlan({row}));
+    EXPECT_TRUE(error.starts_with("Init at plans_test.cc:")) << error;
+    EXPECT_NE(error.find(text), error.npos) << error;
+  };
+  expect(
+      {"*.atn", "weight", {{"tp", Shard(0)}}},
+      "the row {\"*.atn\", \"weight\"} of the plan has no effect: \"*.atn\" matches no module of the model, which has "
+      "embed, ");
+  expect({"*.atn", "weight", {{"tp", Shard(0)}}}, "; did you mean \"*.attn\"?");
+  expect({"*.mlp.up", "wieght", {{"tp", Shard(0)}}},
+         "expected a point that is one of weight, bias, input, output, product, positions, got \"wieght\"; did you "
+         "mean \"weight\"?");
+  expect({"*.mlp", "weight", {{"tp", Shard(0)}}}, "no module that \"*.mlp\" matches has a weight");
+  EXPECT_EQ(InitError(ShardingPlan({{"*.atn", "weight", {{"tp", Shard(0)}}, "", /*optional=*/true}})), "");
+  EXPECT_EQ(InitError(ShardingPlan({{"*.attn", "input", {{"tp", Keep()}}}})), "");
+}
+
+TEST(PlanRows, OfNamedPlansMayMatchNothing) {
+  const MeshShape two{{"dp", "tp"}, {1, 2}};
+  for (const NamedPlan* plan : NamedPlans())
+    for (bool sp : {false, true})
+      EXPECT_EQ(InitError(plan->make({.heads = 4, .kv_heads = 4, .sequence_parallel = sp}, two)), "") << plan->name;
+  EXPECT_EQ(InitError(TransformerPlan({.heads = 4, .kv_heads = 4, .sequence_parallel = true}, two)), "");
 }
 
 // Rows for an axis of one rank, or for an axis that the mesh lacks, change no collective, even if they come last.

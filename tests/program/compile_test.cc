@@ -5,12 +5,15 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "dtensor/dtensor_testing.h"
 #include "error_of.h"
 #include "parallel/testing.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/transforms/grad.h"
 #include "weft/parallel/dtensor/factories.h"
+#include "weft/parallel/nn/layers/layers.h"
 
 namespace weft {
 namespace {
@@ -280,6 +283,44 @@ TEST(Compile, RefusesWhatATraceCannotHold) {
     EXPECT_NE(text.find(fmt::format("compile_test.cc:{}", __LINE__ - 1)), std::string::npos) << text;
   });
 }
+
+// The names that exist stand in the error, with the line of the call.
+TEST(State, NamesTheEntriesThatExist) {
+  OnBareMesh({1}, [&](Rank rank) {
+    State state(rank.mesh);
+    auto expect = [&](const std::function<void()>& fn, const std::string& text) {
+      std::string error = test::ErrorOf(fn);
+      EXPECT_TRUE(error.starts_with("state at compile_test.cc:")) << error;
+      EXPECT_TRUE(error.ends_with(text)) << error;
+    };
+    expect([&] { state.Read("v"); }, ": there is no entry \"v\"; the State is empty, and Add or Init adds entries");
+    state.Add("weight", DType::kF64, {2}, {}, true);
+    expect([&] { state.Read("weigth"); }, ": there is no entry \"weigth\"; did you mean \"weight\"?");
+    expect([&] { state.Value("b"); }, ": there is no entry \"b\"; the entries are weight");
+    expect([&] { state.Write("b", {}); }, ": there is no entry \"b\"; the entries are weight");
+    expect([&] { state.Add("weight", DType::kF64, {2}, {}, true); },
+           ": there is an entry \"weight\" already; Write gives it another value");
+    for (int i = 0; i < 9; i++) state.Add(fmt::format("a{}", i), DType::kF64, {2}, {}, true);
+    expect([&] { state.At("other"); }, "; the entries are a0, a1, a2, a3, a4, a5, a6, a7 and 2 more");
+  });
+}
+
+TEST(State, AModelIsCalledOverOne) {
+  nn::Linear linear(nullptr, "linear", "bi,io->bo", {2, 3}, {}, {});
+  OnBareMesh({1}, [&](Rank rank) {
+    EagerScope eager(rank.mesh);
+    DTensor x = Ones({4, 2}, rank.mesh, {Replicate()});
+    std::string error = test::ErrorOf([&] { linear(x); });
+    EXPECT_TRUE(error.starts_with("model at compile_test.cc:")) << error;
+    EXPECT_NE(error.find("a function that Compile has made, or under StateScope scope(state)"), error.npos) << error;
+  });
+}
+
+// What a function that is compiled may return. Another type does not compile, with a line that lists these.
+static_assert(internal::kIsResult<Var> && internal::kIsResult<std::vector<Var>>);
+static_assert(internal::kIsResult<std::pair<Var, Var>> && internal::kIsResult<std::tuple<Var, Var, Var>>);
+static_assert(!internal::kIsResult<int> && !internal::kIsResult<void> && !internal::kIsResult<DTensor>);
+static_assert(!internal::kIsResult<std::pair<Var, int>> && !internal::kIsResult<std::vector<double>>);
 
 // An eager run of the same function may branch.
 TEST(Compile, EagerBranches) {

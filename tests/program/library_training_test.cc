@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
 #include <memory>
 
+#include "error_of.h"
 #include "parallel/testing.h"
 #include "support/rank_run.h"
 #include "weft/dist/group/mesh.h"
@@ -152,7 +155,35 @@ TEST(LibraryTraining, RefusesF16AndUnknownNames) {
               std::string::npos);
     std::string names;
     for (const OptimizerRule* rule : OptimizerRules()) names += (names.empty() ? "" : ", ") + std::string(rule->name);
-    EXPECT_EQ(text_of([&] { MakeOptimizer("adam", 1e-3); }), "optimizer: expected one of " + names + ", got \"adam\"");
+    std::string error = text_of([&] { MakeOptimizer("adam", 1e-3); });
+    EXPECT_TRUE(error.starts_with("MakeOptimizer at library_training_test.cc:")) << error;
+    EXPECT_TRUE(error.ends_with(": expected one of " + names + ", got \"adam\"; did you mean \"adamw\"?")) << error;
+  });
+}
+
+TEST(LibraryTraining, RefusesNumbersOutsideTheirBounds) {
+  auto expect = [](const std::function<void()>& fn, const std::string& call, const std::string& text) {
+    std::string error = test::ErrorOf(fn);
+    EXPECT_TRUE(error.starts_with(call + " at library_training_test.cc:")) << error;
+    EXPECT_TRUE(error.ends_with(text)) << error;
+  };
+  expect([] { AdamW(-1); }, "AdamW", ": expected lr >= 0, got -1");
+  expect([] { AdamW(std::nan("")); }, "AdamW", ": expected lr >= 0, got nan");
+  expect([] { AdamW(1e-3, {.beta1 = 1}); }, "AdamW", ": expected beta1 >= 0 and < 1, got 1");
+  expect([] { AdamW(1e-3, {.beta2 = -0.1}); }, "AdamW", ": expected beta2 >= 0 and < 1, got -0.1");
+  expect([] { AdamW(1e-3, {.eps = 0}); }, "AdamW", ": expected eps > 0, got 0");
+  expect([] { AdamW(1e-3, {.weight_decay = -1}); }, "AdamW", ": expected weight_decay >= 0, got -1");
+  for (const OptimizerRule* rule : OptimizerRules())
+    expect([&] { MakeOptimizer(rule->name, -1); }, "MakeOptimizer", ": expected lr >= 0, got -1");
+  OnMesh({}, [&](Context&, DeviceMesh& mesh) {
+    std::unique_ptr<Model> model = MakeModel(TinyGpt2());
+    Optimizer sgd = MakeOptimizer("sgd", 0.1), groups = sgd;
+    sgd.options.momentum = 1;
+    expect([&] { Init(*model, sgd, mesh); }, "Init", ": expected momentum >= 0 and < 1, got 1");
+    groups.groups = {{.match = "*.bias", .lr_scale = -2}};
+    expect([&] { Init(*model, groups, mesh); }, "Init", ": the group of \"*.bias\": expected lr_scale >= 0, got -2");
+    State state = Init(*model, AdamW(0), mesh);
+    expect([&] { OptimizerStep::SetLearningRate(state, -1); }, "SetLearningRate", ": expected a number >= 0, got -1");
   });
 }
 

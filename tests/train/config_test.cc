@@ -7,6 +7,7 @@
 
 #include "fmt/format.h"
 #include "train/temp_folder.h"
+#include "weft/core/host/suggest.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/model_of.h"
@@ -14,7 +15,6 @@
 #include "weft/train/config/pattern_check.h"
 #include "weft/train/config/plan_value.h"
 #include "weft/train/config/unused_keys.h"
-#include "weft/train/io/suggest.h"
 #include "weft/train/preflight/run_rules.h"
 
 namespace weft {

@@ -5,7 +5,9 @@
 #include "weft/api/environment/device_choice.h"
 #include "weft/core/base/error.h"
 #include "weft/core/runtime/kernel.h"
+#include "weft/dist/failure/end_watch.h"
 #include "weft/dist/failure/failure_watch.h"
+#include "weft/dist/failure/uncaught.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/group_source.h"
 #include "weft/dist/group/standard/group_maker.h"
@@ -27,6 +29,7 @@ class Job final : public GroupSource {
         bootstrap_(Bootstrap::FromEnvironment(argc, argv, timeout)),
         channel_(*bootstrap_),
         failures_(channel_, *bootstrap_),
+        uncaught_(failures_),
         unwinding_(std::uncaught_exceptions()) {
     int ranks = bootstrap_->world_size();
     if (ranks > 1) Check(ReserveDescriptors(DescriptorsOfRank(ranks) - int64_t(bootstrap_->network().guests()), ranks));
@@ -55,6 +58,9 @@ class Job final : public GroupSource {
   void Watch(DeviceMesh& mesh) override {
     mesh.set_timeout(timeout_);
     failures_.Watch(mesh);
+    // On GPUs a rank may have issued a replay whose calls have not begun, so their numbers show nothing.
+    if (groups_->kinds().size() == 1)
+      mesh.set_end_handler([this](const DeviceMesh& m) { return EndWatch::Of(failures_, m); });
   }
 
  private:
@@ -62,11 +68,13 @@ class Job final : public GroupSource {
   std::unique_ptr<Bootstrap> bootstrap_;
   SideChannel channel_;
   FailureWatch failures_;
+  UncaughtReport uncaught_;
   std::unique_ptr<FactoryTable> groups_;
   int unwinding_;  // number of exceptions in flight when the job began
 };
 
 std::unique_ptr<Job> Join(int* argc, char*** argv, const EnvironmentOptions& options) {
+  ReportUncaught();
   Check(cpu::OpenGemm());  // before this process or MPI starts threads
   return std::make_unique<Job>(argc, argv, options.timeout);
 }

@@ -66,7 +66,8 @@ std::vector<double> Tensor::ToDoubles() const {
 }
 
 double Tensor::Item() const {
-  WEFT_CHECK(num_elements() == 1, fmt::format("tensor: Item() needs one element, the shape is {}", ToString(shape_)));
+  WEFT_CHECK(num_elements() == 1,
+             fmt::format("tensor: Item() expects one element, got {}; ToDoubles() returns all", ToString(shape_)));
   return ToDoubles()[0];
 }
 

@@ -1,6 +1,8 @@
 // Tensor: a dense row-major array on one rank. It is only storage: operations exist on Var.
 #pragma once
+#include <initializer_list>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "weft/core/base/device_runtime.h"
@@ -20,6 +22,9 @@ class Tensor {
   static Tensor Zeros(DType dtype, Shape shape, DeviceRuntime& device = CpuRuntime());
   // Returns a CPU tensor of the values, converted to `dtype`. Throws Error if their number does not match the shape.
   static Tensor FromDoubles(std::span<const double> values, DType dtype, Shape shape);
+  static Tensor FromDoubles(std::initializer_list<double> values, DType dtype, Shape shape) {
+    return FromDoubles(std::span(values.begin(), values.size()), dtype, std::move(shape));
+  }
   static Tensor Scalar(double value, DType dtype) { return FromDoubles(std::span(&value, 1), dtype, {}); }
 
   bool defined() const { return buffer_ != nullptr; }

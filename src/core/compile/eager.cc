@@ -118,8 +118,10 @@ Tensor EagerBuilder::ToLocal(const Var& value, const Sharding& want) {
 }
 
 double EagerBuilder::ItemOf(const Var& value, const Loc& loc) {
-  WEFT_CHECK(NumElements(value.shape()) == 1, fmt::format("{}: expected a tensor of one element, got {}",
-                                                          weft::ToString(loc), weft::ToString(value.shape())));
+  WEFT_CHECK(NumElements(value.shape()) == 1,
+             fmt::format("{}: expected a tensor of one element, got {}; FullTensor().ToDoubles() returns all, and "
+                         "SumAll reduces them to one",
+                         weft::ToString(loc), weft::ToString(value.shape())));
   Tensor local = ToLocal(value, Sharding(runtime_.mesh_shape.num_axes()));
   return local.Reshaped({}).To(CpuRuntime()).Item();
 }

@@ -278,6 +278,29 @@ void FailureWatch::Fail(const std::string& error) {
                   error.empty() ? FirstLine(error) : error, last));
 }
 
+void FailureWatch::Uncaught(const std::string& error) {
+  Begin(error);
+  std::string text = error.empty() ? FirstLine(error) : error;
+  End(channel_.size() > 1 ? fmt::format("rank {}: {}", channel_.rank(), text) : text);
+}
+
+bool FailureWatch::ReportsOn(const DeviceMesh& mesh) const {
+  std::lock_guard lock(mutex_);
+  return recorder_ == mesh.recorder();
+}
+
+std::string FailureWatch::MissedCall(std::span<const uint64_t> made) const {
+  std::vector<RankReport> reports(static_cast<size_t>(channel_.size()));
+  ForAllRanks(channel_.size(), [&](int r) { reports[size_t(r)] = AskOne(r); });
+  return MissedBy(reports, channel_.rank(), made);
+}
+
+void FailureWatch::Missed(const std::string& call) {
+  Begin(call);
+  End(fmt::format("rank {} (host {}, pid {}) has ended, or left the scope of its mesh: {}", channel_.rank(),
+                  bootstrap_.host(), getpid(), call));
+}
+
 void FailureWatch::CheckLost(int rank) {
   if (AskOne(rank).state == State::kDied) CallFailed(fmt::format("rank {} is gone", rank));
 }

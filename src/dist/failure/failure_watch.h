@@ -14,6 +14,7 @@
 #pragma once
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -43,6 +44,16 @@ class FailureWatch {
   [[noreturn]] void CallFailed(const std::string& error);
   // Ends the job for a failure of this rank only. Prints the error unless another rank has already reported a failure.
   [[noreturn]] void Fail(const std::string& error);
+  // Ends the job for an exception that the program of this rank did not catch, like Fail: "weft: rank 1: <error>". All
+  // ranks of a program may have the same one, so the line does not call it the first.
+  [[noreturn]] void Uncaught(const std::string& error);
+  // For EndWatch. Whether other ranks can ask for the calls of this mesh.
+  bool ReportsOn(const DeviceMesh& mesh) const;
+  // Asks the others and returns a call of that mesh in which one waits and which this rank has not made, or "". `made`
+  // has the number of calls that it has made in each group.
+  std::string MissedCall(std::span<const uint64_t> made) const;
+  [[noreturn]] void Missed(const std::string& call);  // ends the job with this text
+  int num_ranks() const { return channel_.size(); }
   // Ends the job if the process of `rank`, which did not answer, has ended.
   void CheckLost(int rank);
 

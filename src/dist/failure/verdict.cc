@@ -88,6 +88,8 @@ struct Judgement {
   Verdict OtherOrder() const;
   Verdict LateExchange() const;
   Verdict FirstError() const;
+  bool IsMissing(const Made& wait, int rank, std::span<const uint64_t> made) const;
+  std::string MissedBy(int rank, std::span<const uint64_t> made) const;
   std::vector<int> Absent(const Made& wait) const;
 };
 
@@ -245,6 +247,25 @@ std::vector<int> Judgement::Absent(const Made& wait) const {
   return absent;
 }
 
+// Each report is of the last mesh that its rank has watched. Ranks make meshes in the same order, so two ranks that
+// both report on a group that has both report on the same mesh.
+bool Judgement::IsMissing(const Made& wait, int rank, std::span<const uint64_t> made) const {
+  const RecordedGroup& group = GroupOf(wait);
+  auto at = size_t(wait.call->group);
+  if (at >= made.size() || at >= At(rank).groups.size()) return false;
+  const RecordedGroup& mine = At(rank).groups[at];
+  bool is_member = std::find(mine.ranks.begin(), mine.ranks.end(), rank) != mine.ranks.end();
+  return is_member && mine.name == group.name && mine.ranks == group.ranks && made[at] < wait.call->sequence;
+}
+
+std::string Judgement::MissedBy(int rank, std::span<const uint64_t> made) const {
+  for (const Made& wait : Waiting())
+    if (wait.rank != rank && IsMissing(wait, rank, made))
+      return fmt::format("{}, {}, which it has not called and rank {} waits in{}", Name(wait), ToString(*wait.call),
+                         wait.rank, After(rank));
+  return "";
+}
+
 // Follows the chain of waiting ranks to one that waits for nobody.
 Verdict Judgement::Missing() const {
   Calls waiting = Waiting();
@@ -317,6 +338,10 @@ Verdict Judgement::FirstError() const {
 }
 
 }  // namespace
+
+std::string MissedBy(const std::vector<RankReport>& reports, int rank, std::span<const uint64_t> made) {
+  return Judgement{reports}.MissedBy(rank, made);
+}
 
 std::string Who(const std::vector<RankReport>& reports, int rank) {
   const RankReport& r = reports[size_t(rank)];

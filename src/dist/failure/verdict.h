@@ -13,6 +13,8 @@
 //
 // If only two ranks made different calls, the one that breaks its own earlier pattern is at fault.
 #pragma once
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,11 @@ struct Verdict {
 };
 // `reports` has one report per rank.
 Verdict Judge(const std::vector<RankReport>& reports);
+
+// Returns a call in which a rank waits for `rank`, which will make no more calls: "all_reduce #57 on dp, ..., which it
+// has not called and rank 0 waits in". `made` has the number of calls that it has made in each group of its report.
+// Returns "" if there is none.
+std::string MissedBy(const std::vector<RankReport>& reports, int rank, std::span<const uint64_t> made);
 
 // "rank 2 (host h, pid 123)"
 std::string Who(const std::vector<RankReport>& reports, int rank);

@@ -48,18 +48,18 @@ int64_t Chunk(int64_t extent, int ranks) { return (extent + ranks - 1) / ranks; 
 }  // namespace
 
 Tensor AllReduce(const Tensor& x, DeviceMesh& mesh, std::string_view axis, ReduceOp op, Loc loc) {
-  return RunRow(Op::kAllReduce, x, x.shape(), mesh, mesh.shape().Axis(axis), {{"reduce", int(op)}}, loc);
+  return RunRow(Op::kAllReduce, x, x.shape(), mesh, mesh.Axis(axis, loc), {{"reduce", int(op)}}, loc);
 }
 
 Tensor AllGather(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int dim, int64_t extent, Loc loc) {
-  int a = mesh.shape().Axis(axis), d = NormalizeDim(dim, int64_t(x.shape().size()), "AllGather");
+  int a = mesh.Axis(axis, loc), d = NormalizeDim(dim, int64_t(x.shape().size()), "AllGather");
   Shape shape = x.shape();
   shape[size_t(d)] = extent >= 0 ? extent : shape[size_t(d)] * mesh.shape().sizes[size_t(a)];
   return RunRow(Op::kAllGather, x, shape, mesh, a, {{"dim", d}}, loc);
 }
 
 Tensor ReduceScatter(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int dim, ReduceOp op, Loc loc) {
-  int a = mesh.shape().Axis(axis), d = NormalizeDim(dim, int64_t(x.shape().size()), "ReduceScatter");
+  int a = mesh.Axis(axis, loc), d = NormalizeDim(dim, int64_t(x.shape().size()), "ReduceScatter");
   Shape shape = x.shape();
   shape[size_t(d)] = Chunk(shape[size_t(d)], mesh.shape().sizes[size_t(a)]);
   return RunRow(Op::kReduceScatter, x, shape, mesh, a, {{"dim", d}, {"reduce", int(op)}}, loc);
@@ -67,7 +67,7 @@ Tensor ReduceScatter(const Tensor& x, DeviceMesh& mesh, std::string_view axis, i
 
 Tensor AllToAll(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int gather_dim, int split_dim, int64_t extent,
                 Loc loc) {
-  int a = mesh.shape().Axis(axis), k = mesh.shape().sizes[size_t(a)];
+  int a = mesh.Axis(axis, loc), k = mesh.shape().sizes[size_t(a)];
   int g = NormalizeDim(gather_dim, int64_t(x.shape().size()), "AllToAll");
   int s = NormalizeDim(split_dim, int64_t(x.shape().size()), "AllToAll");
   WEFT_CHECK(g != s, "AllToAll: gather_dim and split_dim are the same");

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "weft/core/host/suggest.h"
 #include "weft/core/runtime/streams.h"
 #include "weft/dist/group/consensus.h"
 #include "weft/dist/group/group_source.h"
@@ -19,8 +20,10 @@ void CheckAxes(const MeshShape& shape, const std::string& mesh) {
                          kMaxAxes, shape.names.size(), shape.sizes.size()));
   for (int i = 0; i < shape.num_axes(); i++) {
     const std::string& name = shape.names[size_t(i)];
-    WEFT_CHECK(!name.empty() && std::count(shape.names.begin(), shape.names.end(), name) == 1,
-               fmt::format("{}: expected a name of its own for each axis, got \"{}\" for axis {}", mesh, name, i));
+    auto here = shape.names.begin() + i, first = std::find(shape.names.begin(), here, name);
+    const std::string wanted = mesh + ": expected a name of its own for each axis, got ";
+    WEFT_CHECK(!name.empty(), fmt::format("{}\"\" for axis {}", wanted, i));
+    WEFT_CHECK(first == here, fmt::format("{}\"{}\" for axes {} and {}", wanted, name, first - shape.names.begin(), i));
     WEFT_CHECK(shape.sizes[size_t(i)] >= 1, fmt::format("{}: expected a size of at least 1 for axis \"{}\", got {}",
                                                         mesh, name, shape.sizes[size_t(i)]));
   }
@@ -136,16 +139,25 @@ std::unique_ptr<ProcessGroup> DeviceMesh::MakeGroup(GroupFactory& groups, int ax
   return groups.Make(name, along, kind);
 }
 
-DeviceMesh DeviceMesh::Slice(const std::vector<std::string>& axes) const {
-  WEFT_CHECK(has_this_rank(),
-             fmt::format("mesh: a slice is of the ranks of {}, and this rank is not among them", ToString(shape_)));
-  Submesh slice = SubmeshOf(shape_, axes, rank_);
-  for (int& rank : slice.ranks) rank = ranks_[size_t(rank)];
-  return DeviceMesh(*context_, std::move(slice.shape), std::move(slice.ranks));
+int DeviceMesh::Axis(std::string_view axis, const Loc& loc) const {
+  auto it = std::find(shape_.names.begin(), shape_.names.end(), axis);
+  WEFT_CHECK(it != shape_.names.end(), fmt::format("mesh at {}: expected one of the axes {} of {}, got {:?}{}",
+                                                   ToString(loc), fmt::join(shape_.names, ", "), ToString(shape_), axis,
+                                                   DidYouMean(std::string(axis), shape_.names)));
+  return int(it - shape_.names.begin());
 }
 
-DeviceMesh DeviceMesh::Flatten(std::string_view axis) const {
-  return DeviceMesh(*context_, MeshShape{{std::string(axis)}, {size()}}, ranks_);
+DeviceMesh DeviceMesh::Slice(const std::vector<std::string>& axes, Loc loc) const {
+  WEFT_CHECK(has_this_rank(), fmt::format("mesh at {}: a slice is of the ranks of {}, and this rank is not among them",
+                                          ToString(loc), ToString(shape_)));
+  for (const std::string& axis : axes) Axis(axis, loc);
+  Submesh slice = SubmeshOf(shape_, axes, rank_);
+  for (int& rank : slice.ranks) rank = ranks_[size_t(rank)];
+  return DeviceMesh(*context_, std::move(slice.shape), std::move(slice.ranks), loc);
+}
+
+DeviceMesh DeviceMesh::Flatten(std::string_view axis, Loc loc) const {
+  return DeviceMesh(*context_, MeshShape{{std::string(axis)}, {size()}}, ranks_, loc);
 }
 
 GroupSource& GroupSource::Of(const Context& context) {
@@ -158,7 +170,18 @@ bool DeviceMesh::IsOf(const Context& context) const {
   return context.rank() == global_rank_ && context.world_size() == world_size_;
 }
 
-DeviceMesh::~DeviceMesh() = default;
+DeviceMesh::~DeviceMesh() {
+  std::shared_ptr<void> watch = on_end_ ? on_end_(*this) : nullptr;
+  groups_.clear();
+}
+
+std::vector<uint64_t> DeviceMesh::NumCalls() const {
+  std::vector<uint64_t> calls;
+  for (auto& row : groups_)
+    for (auto& group : row)
+      if (group) calls.push_back(group->sequence());
+  return calls;
+}
 
 ProcessGroup& DeviceMesh::Group(int axis, DeviceKind kind) {
   WEFT_CHECK(axis >= 0 && axis < shape_.num_axes(), fmt::format("mesh: axis {} of {}", axis, ToString(shape_)));

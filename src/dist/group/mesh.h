@@ -6,6 +6,8 @@
 //   DeviceMesh tp(context, groups, inner.shape, inner.ranks);
 #pragma once
 #include <chrono>
+#include <concepts>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -22,6 +24,16 @@
 #include "weft/dist/group/group_factory.h"
 
 namespace weft {
+
+// The name of an axis, and the line that gives it.
+struct AxisAt {
+  template <class Name>
+  requires std::convertible_to<Name, std::string_view> AxisAt(const Name& axis, Loc site = Loc::current())
+      : name(std::string_view(axis)), loc(site) {}
+
+  std::string name;
+  Loc loc;
+};
 
 class DeviceMesh final : public CollectiveContext {
  public:
@@ -57,11 +69,13 @@ class DeviceMesh final : public CollectiveContext {
 
   // The mesh of the ranks that differ from this one in these axes only, which keep their order: mesh["tp"]. Collective
   // over this mesh, of a context that Context::FromEnvironment has made. Throws Error for an unknown axis.
-  DeviceMesh operator[](std::string_view axis) const { return Slice({std::string(axis)}); }
-  DeviceMesh Slice(const std::vector<std::string>& axes) const;
+  DeviceMesh operator[](const AxisAt& axis) const { return Slice({axis.name}, axis.loc); }
+  DeviceMesh Slice(const std::vector<std::string>& axes, Loc loc = Loc::current()) const;
   // All ranks of this mesh in their order, along one axis. Otherwise as Slice.
-  DeviceMesh Flatten(std::string_view axis) const;
+  DeviceMesh Flatten(std::string_view axis, Loc loc = Loc::current()) const;
 
+  // Returns the index of an axis. Throws Error for an unknown axis, with the line.
+  int Axis(std::string_view axis, const Loc& loc) const;
   // The rank in a group is the coordinate on its axis. Group and World throw Error for an unknown axis, for a kind that
   // the mesh was not made for, and on a rank outside the mesh.
   ProcessGroup& Group(int axis, DeviceKind kind = DeviceKind::kCpu);
@@ -82,6 +96,9 @@ class DeviceMesh final : public CollectiveContext {
   OverlapMode overlap() const { return overlap_; }
   int chunks() const { return chunks_; }
   void set_failure_handler(const ProcessGroup::FailureHandler& handler);
+  // Called when this rank destroys the mesh, which waits for the others. The result lives until they have come.
+  using EndHandler = std::function<std::shared_ptr<void>(const DeviceMesh& mesh)>;
+  void set_end_handler(EndHandler handler) { on_end_ = std::move(handler); }
   void set_call_filter(const ProcessGroup::CallFilter& filter);
   void set_call_delay(std::chrono::microseconds most);
 
@@ -95,6 +112,8 @@ class DeviceMesh final : public CollectiveContext {
   };
   std::vector<AxisCount> Counts() const;
   void ResetCounts();
+  // Returns the number of collectives that this rank has called on each group of the recorder.
+  std::vector<uint64_t> NumCalls() const;
 
   const std::shared_ptr<CallRecorder>& recorder() const { return recorder_; }  // shared by all groups of this mesh
 
@@ -111,6 +130,7 @@ class DeviceMesh final : public CollectiveContext {
   OverlapMode overlap_ = OverlapMode::kAuto;
   int chunks_ = 0;
   std::shared_ptr<CallRecorder> recorder_;
+  EndHandler on_end_;
   std::vector<std::array<std::unique_ptr<ProcessGroup>, kNumDeviceKinds>> groups_;  // per axis, then the whole mesh
 };
 

@@ -2,7 +2,7 @@
 // one per mesh axis, determine which chunk it is. DTensors live on the eager builder. Ops take and return Var. A
 // DTensor converts to a Var implicitly, and DTensor::Of converts back.
 //
-//   EagerScope eager(context, mesh);
+//   EagerScope eager(mesh);
 //   DTensor w = DistributeTensor(full_w, mesh, {Replicate(), Shard(1)}, {.requires_grad = true});
 //   DTensor x = DistributeTensor(full_x, mesh, {Shard(0), Replicate()});
 //   Var y = Relu(Einsum("bi,io->bo", x, w));

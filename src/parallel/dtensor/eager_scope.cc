@@ -79,9 +79,8 @@ void EagerScope::BeginStep(int64_t step, int64_t first_row) {
 EagerScope* EagerScope::Current() { return current; }
 
 const std::shared_ptr<EagerSession>& EagerScope::Need(const DeviceMesh& mesh, const Site& site) {
-  WEFT_CHECK(current,
-             fmt::format("{}: no EagerScope is open on this thread; write EagerScope eager(context, mesh) before it",
-                         ToString(site)));
+  WEFT_CHECK(current, fmt::format("{}: no EagerScope is open on this thread; write EagerScope eager(mesh) before it",
+                                  ToString(site)));
   const DeviceMesh& open = current->session()->mesh();
   WEFT_CHECK(
       &open == &mesh,

@@ -1,5 +1,7 @@
 #include "weft/parallel/nn/module.h"
 
+#include <fmt/format.h>
+
 #include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
@@ -16,8 +18,11 @@ bool KeepsAll(const Sharding& target) {
 
 ModelScope::ModelScope(const Options& options) : options_(options), previous_(current) { current = this; }
 ModelScope::~ModelScope() { current = previous_; }
-ModelScope& ModelScope::Current() {
-  WEFT_CHECK(current, "a model needs a ModelScope (mesh, plan, dtypes) to be built in");
+ModelScope& ModelScope::Current(Loc loc) {
+  WEFT_CHECK(current, fmt::format("model at {}: a layer or a model is called in a function that Compile has made, or "
+                                  "under StateScope scope(state), because its parameters are in a State; no State is "
+                                  "in use here",
+                                  ToString(loc)));
   return *current;
 }
 
@@ -67,7 +72,7 @@ std::vector<const Module*> Module::Modules() const {
 
 Var Module::Boundary(Var x, const char* point, const Loc& loc) const {
   CheckAssigned(x, path_.empty() ? "model" : path_.c_str(), loc);
-  const ModelScope::Options& options = ModelScope::Current().options();
+  const ModelScope::Options& options = ModelScope::Current(loc).options();
   Sharding target = options.plan.Target(path_, point, x.rank(), options.mesh);
   return KeepsAll(target) ? x : Reshard(x, target, loc);
 }
@@ -112,7 +117,7 @@ Var Parameter::Source() const {
 }
 
 Var Parameter::Use(Loc loc) const {
-  ModelScope& scope = ModelScope::Current();
+  ModelScope& scope = ModelScope::Current(loc);
   Var& cast = scope.casts[path_];
   if (!cast.defined()) cast = Cast({Source(), loc}, used_dtype());
   if (scope.options().fsdp != Fsdp::kFull) return cast;

@@ -137,7 +137,7 @@ class ModelScope {
   ~ModelScope();
   ModelScope(const ModelScope&) = delete;
   ModelScope& operator=(const ModelScope&) = delete;
-  static ModelScope& Current();  // throws Error if there is none
+  static ModelScope& Current(Loc loc = Loc::current());  // throws Error if there is none
 
   const Options& options() const { return options_; }
   // Return the placement of a parameter in use, and as stored (with fsdp also sharded over dp).

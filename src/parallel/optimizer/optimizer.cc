@@ -1,8 +1,11 @@
 #include "weft/parallel/optimizer/optimizer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+
+#include "weft/core/host/suggest.h"
 
 namespace weft {
 namespace optimizers {
@@ -58,16 +61,49 @@ SlotName ParseSlot(std::string_view entry) {
           std::string(entry.substr(second + 1))};
 }
 
-Optimizer MakeOptimizer(std::string_view name, double lr) {
-  const OptimizerRule* rule = FindOptimizer(name);
-  std::string known;
-  for (const OptimizerRule* r : OptimizerRules()) known += (known.empty() ? "" : ", ") + std::string(r->name);
-  WEFT_CHECK(rule, fmt::format("optimizer: expected one of {}, got {:?}", known, name));
-  return {.rule = rule, .options = rule->defaults, .lr = lr};
+namespace {
+
+void CheckNumber(const char* name, double value, const Bounds& bounds, const std::string& at) {
+  WEFT_CHECK(Within(bounds, value), fmt::format("{}: expected {}{}, got {}", at, name, BoundsText(bounds), value));
 }
 
-Optimizer AdamW(double lr, const OptimizerOptions& options) {
-  return {.rule = FindOptimizer("adamw"), .options = options, .lr = lr};
+void CheckOptions(const OptimizerOptions& o, const std::string& at) {
+  CheckNumber("beta1", o.beta1, kBetaBounds, at);
+  CheckNumber("beta2", o.beta2, kBetaBounds, at);
+  CheckNumber("eps", o.eps, kEpsBounds, at);
+  CheckNumber("momentum", o.momentum, kMomentumBounds, at);
+  CheckNumber("weight_decay", o.weight_decay, kDecayBounds, at);
+}
+
+}  // namespace
+
+void CheckNumbers(const Optimizer& optimizer, const std::string& at) {
+  CheckNumber("lr", optimizer.lr, kLrBounds, at);
+  CheckOptions(optimizer.options, at);
+  for (const ParameterGroup& group : optimizer.groups) {
+    std::string where = fmt::format("{}: the group of {:?}", at, group.match);
+    CheckNumber("lr_scale", group.lr_scale, kDecayBounds, where);
+    if (group.rule) CheckOptions(group.options, where);
+    if (group.weight_decay) CheckNumber("weight_decay", *group.weight_decay, kDecayBounds, where);
+  }
+}
+
+Optimizer MakeOptimizer(std::string_view name, double lr, Loc loc) {
+  const OptimizerRule* rule = FindOptimizer(name);
+  std::vector<std::string> known;
+  for (const OptimizerRule* r : OptimizerRules()) known.emplace_back(r->name);
+  std::string at = fmt::format("MakeOptimizer at {}", ToString(loc));
+  WEFT_CHECK(rule, fmt::format("{}: expected one of {}, got {:?}{}", at, fmt::join(known, ", "), name,
+                               DidYouMean(std::string(name), known)));
+  Optimizer optimizer{.rule = rule, .options = rule->defaults, .lr = lr};
+  CheckNumbers(optimizer, at);
+  return optimizer;
+}
+
+Optimizer AdamW(double lr, const OptimizerOptions& options, Loc loc) {
+  Optimizer optimizer{.rule = FindOptimizer("adamw"), .options = options, .lr = lr};
+  CheckNumbers(optimizer, fmt::format("AdamW at {}", ToString(loc)));
+  return optimizer;
 }
 
 }  // namespace weft

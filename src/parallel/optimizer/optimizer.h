@@ -7,9 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/core/host/bounds.h"
 #include "weft/parallel/nn/module.h"
 
 namespace weft {
+
+// The bounds of an optimizer's numbers, here and in a config. A learning rate of 0 is allowed here, because a schedule
+// may begin with it. The scale of a group's learning rate has the bounds of its weight decay.
+inline constexpr Bounds kLrBounds{.low = 0}, kBetaBounds{.low = 0, .high = 1, .high_open = true},
+    kMomentumBounds = kBetaBounds, kEpsBounds{.low = 0, .low_open = true}, kDecayBounds{.low = 0};
 
 // The options of all rules. Each rule reads some of them (OptimizerRule::keys), and its file describes how.
 struct OptimizerOptions {
@@ -73,10 +79,13 @@ struct Optimizer {
   const ParameterGroup* GroupOf(const std::string& path) const;  // null if no group matches
 };
 
-// Returns the optimizer of this name with its default options. Throws Error if there is none of this name.
-Optimizer MakeOptimizer(std::string_view name, double lr);
-// AdamW (Loshchilov and Hutter 2019).
-Optimizer AdamW(double lr, const OptimizerOptions& options = {});
+// Returns the optimizer of this name with its default options. Throws Error if there is none of this name, or for a
+// learning rate outside its bounds.
+Optimizer MakeOptimizer(std::string_view name, double lr, Loc loc = Loc::current());
+// AdamW (Loshchilov and Hutter 2019). Throws Error for a number outside its bounds.
+Optimizer AdamW(double lr, const OptimizerOptions& options = {}, Loc loc = Loc::current());
+// Throws Error if a number of the optimizer or of its groups is outside its bounds. `at` begins the error.
+void CheckNumbers(const Optimizer& optimizer, const std::string& at);
 
 // The rule that updates one parameter, with its options.
 struct ParameterRule {

@@ -82,6 +82,18 @@ struct Results<std::vector<Var>> {
   static std::vector<DTensor> Unpack(std::vector<DTensor> values) { return values; }
 };
 
+// Whether a function that returns this type can be compiled.
+template <class Result>
+inline constexpr bool kIsResult = false;
+template <>
+inline constexpr bool kIsResult<Var> = true;
+template <>
+inline constexpr bool kIsResult<std::vector<Var>> = true;
+template <class First, class Second>
+inline constexpr bool kIsResult<std::pair<First, Second>> = std::is_same_v<First, Var>&& std::is_same_v<Second, Var>;
+template <class... Vars>
+inline constexpr bool kIsResult<std::tuple<Vars...>> = (std::is_same_v<Vars, Var> && ...);
+
 template <class>
 using VarFor = const Var&;
 
@@ -96,9 +108,19 @@ class CompiledFunction {
   // All ranks of the State's mesh must call it, with arguments of the same signature.
   template <class... Args>
   auto operator()(const Args&... args) {
-    using Result = std::remove_cvref_t<std::invoke_result_t<Fn&, internal::VarFor<Args>...>>;
-    StateFunction& calls = Calls<Result, Args...>();
-    return internal::Results<Result>::Unpack(calls.Call({calls.Argument(args)...}));
+    constexpr bool kTakesThem = std::is_invocable_v<Fn&, internal::VarFor<Args>...>;
+    static_assert(kTakesThem, "a compiled function is called with as many arguments as the function takes Vars");
+    if constexpr (kTakesThem) {
+      using Result = std::remove_cvref_t<std::invoke_result_t<Fn&, internal::VarFor<Args>...>>;
+      constexpr bool kIsResult = internal::kIsResult<Result>;
+      static_assert(kIsResult,
+                    "a function that is compiled returns a Var, or a std::pair, std::tuple or std::vector of "
+                    "Vars");
+      if constexpr (kIsResult) {  // no further errors
+        StateFunction& calls = Calls<Result, Args...>();
+        return internal::Results<Result>::Unpack(calls.Call({calls.Argument(args)...}));
+      }
+    }
   }
   // Returns the number of programs that the calls so far have traced.
   size_t num_traces() const { return calls_ ? calls_->num_traces() : 0; }

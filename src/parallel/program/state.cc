@@ -1,10 +1,13 @@
 #include "weft/parallel/program/state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <type_traits>
 
 #include "weft/core/base/shard.h"
+#include "weft/core/host/suggest.h"
 #include "weft/core/ops/leaf.h"
 #include "weft/parallel/program/program.h"
 
@@ -28,6 +31,19 @@ void CheckLike(const State::Entry& entry, const std::string& name, const Var& va
                                          : std::string("an empty Var")));
 }
 
+// Returns "there is no entry "v"; did you mean "w"?", or with the first entries if none is similar.
+std::string Missing(const std::string& name, const std::map<std::string, State::Entry>& entries) {
+  constexpr size_t kShown = 8;
+  std::vector<std::string> names;
+  for (const auto& [known, entry] : entries) names.push_back(known);
+  std::string text = fmt::format("there is no entry {:?}", name), near = DidYouMean(name, names);
+  if (!near.empty()) return text + near;
+  if (names.empty()) return text + "; the State is empty, and Add or Init adds entries";
+  std::string more = names.size() > kShown ? fmt::format(" and {} more", names.size() - kShown) : "";
+  names.resize(std::min(names.size(), kShown));
+  return fmt::format("{}; the entries are {}{}", text, fmt::join(names, ", "), more);
+}
+
 }  // namespace
 
 State::State(DeviceMesh& mesh, const StateOptions& options, Loc loc)
@@ -43,23 +59,24 @@ State::~State() = default;
 State::State(State&&) noexcept = default;
 
 State::Entry& State::Add(const std::string& name, DType dtype, const Shape& global, const Sharding& sharding,
-                         bool saved) {
-  CheckNew(name);
+                         bool saved, Loc loc) {
+  CheckNew(name, loc);
   Sharding placed = sharding.num_axes() ? sharding : Sharding(mesh().num_axes());
   return (*entries_)[name] = {global, placed, Tensor::Zeros(dtype, ChunkShape(global, placed, mesh()), *device_),
                               saved};
 }
 
-void State::CheckNew(const std::string& name) const {
-  WEFT_CHECK(!Has(name), fmt::format("state: \"{}\" exists already", name));
+void State::CheckNew(const std::string& name, const Loc& loc) const {
+  WEFT_CHECK(!Has(name), fmt::format("state at {}: there is an entry {:?} already; Write gives it another value",
+                                     ToString(loc), name));
 }
 
-void State::AddTogether(std::span<const NewEntry> entries) {
+void State::AddTogether(std::span<const NewEntry> entries, Loc loc) {
   std::vector<size_t> offsets;
   std::vector<Shape> shapes;
   size_t bytes = 0;
   for (const NewEntry& e : entries) {
-    CheckNew(e.name);
+    CheckNew(e.name, loc);
     shapes.push_back(ChunkShape(e.global, e.sharding, mesh()));
     offsets.push_back(bytes);
     bytes += (size_t(NumElements(shapes.back())) * SizeOf(e.dtype) + kTogether - 1) / kTogether * kTogether;
@@ -72,9 +89,9 @@ void State::AddTogether(std::span<const NewEntry> entries) {
   }
 }
 
-State::Entry& State::At(const std::string& name) {
+State::Entry& State::At(const std::string& name, Loc loc) {
   auto it = entries_->find(name);
-  WEFT_CHECK(it != entries_->end(), fmt::format("state: there is no entry \"{}\"", name));
+  WEFT_CHECK(it != entries_->end(), fmt::format("state at {}: {}", ToString(loc), Missing(name, *entries_)));
   return it->second;
 }
 
@@ -104,13 +121,13 @@ void State::SetScalar(const std::string& name, double value) {
 Binder State::binder() const {
   return [entries = entries_](const std::string& name, const ValueInfo&) {
     auto it = entries->find(name);
-    WEFT_CHECK(it != entries->end(), fmt::format("state: there is no entry \"{}\"", name));
+    WEFT_CHECK(it != entries->end(), "state: " + Missing(name, *entries));
     return it->second.local;
   };
 }
 
 Var State::Read(const std::string& name, Loc loc) {
-  const Entry& entry = At(name);
+  const Entry& entry = At(name, loc);
   EntryScope* scope = EntryScope::Current();
   WEFT_CHECK(scope,
              fmt::format("Read at {}: entry \"{}\" is read inside of a function that is compiled over the State, "
@@ -124,7 +141,7 @@ Var State::Read(const std::string& name, Loc loc) {
 }
 
 void State::Write(const std::string& name, const Var& value, Loc loc) {
-  CheckLike(At(name), name, value, loc);
+  CheckLike(At(name, loc), name, value, loc);
   WriteEntry(name, value, loc);
 }
 
@@ -135,7 +152,7 @@ void State::CheckOnMesh(const char* what) const {
 
 DTensor State::Value(const std::string& name, Loc loc) {
   CheckOnMesh("Value");
-  const Entry& entry = At(name);
+  const Entry& entry = At(name, loc);
   return FromStorage(session_, entry.local.Clone(), entry.global, entry.sharding, {}, {"Value", loc});
 }
 

@@ -45,7 +45,8 @@ class State {
   State(State&&) noexcept;
 
   // Adds an entry of zeros. An empty sharding means Replicate. Throws Error if the name exists.
-  Entry& Add(const std::string& name, DType dtype, const Shape& global, const Sharding& sharding, bool saved);
+  Entry& Add(const std::string& name, DType dtype, const Shape& global, const Sharding& sharding, bool saved,
+             Loc loc = Loc::current());
   // AddTogether adds entries of zeros in one buffer, so that one copy fills them all. They are not saved.
   struct NewEntry {
     std::string name;
@@ -54,9 +55,9 @@ class State {
     Sharding sharding;
   };
   static constexpr size_t kTogether = 64;  // alignment of each entry, in bytes
-  void AddTogether(std::span<const NewEntry> entries);
+  void AddTogether(std::span<const NewEntry> entries, Loc loc = Loc::current());
   bool Has(const std::string& name) const { return entries_->contains(name); }
-  Entry& At(const std::string& name);  // throws Error for an unknown name
+  Entry& At(const std::string& name, Loc loc = Loc::current());  // throws Error for an unknown name
   const std::map<std::string, Entry>& entries() const { return *entries_; }
   const MeshShape& mesh() const { return model_.mesh; }
   const Coords& coords() const { return coords_; }
@@ -87,7 +88,7 @@ class State {
 
  private:
   using Entries = std::map<std::string, Entry>;
-  void CheckNew(const std::string& name) const;
+  void CheckNew(const std::string& name, const Loc& loc) const;
   void CheckOnMesh(const char* what) const;
 
   ModelScope::Options model_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "weft/core/ops/ops.h"
+#include "weft/parallel/nn/plan_check.h"
 #include "weft/parallel/program/program.h"
 #include "weft/parallel/step/sharded_model.h"
 #include "weft/parallel/step/update.h"
@@ -30,6 +31,9 @@ State Init(const Module& model, const Optimizer& optimizer, DeviceMesh& mesh, co
              fmt::format("Init at {}: expected compute f64, f32 or bf16, got f16, whose gradients need a loss scale; "
                          "train with weft train, or with a TrainingStep",
                          ToString(loc)));
+  std::string at = fmt::format("Init at {}", ToString(loc));
+  CheckNumbers(optimizer, at);
+  CheckPlan(o.plan, model, at);
   State state(mesh,
               {.plan = o.plan,
                .precision = o.precision,
@@ -64,6 +68,10 @@ void OptimizerStep::RefreshCopies(State& state) const {
   weft::RefreshCopies(model_, options_.model, state, state.runtime());
 }
 
-void OptimizerStep::SetLearningRate(State& state, double lr) { state.SetScalar(entry::kLr, lr); }
+void OptimizerStep::SetLearningRate(State& state, double lr, Loc loc) {
+  WEFT_CHECK(Within(kLrBounds, lr), fmt::format("SetLearningRate at {}: expected a number{}, got {}", ToString(loc),
+                                                BoundsText(kLrBounds), lr));
+  state.SetScalar(entry::kLr, lr);
+}
 
 }  // namespace weft

@@ -30,8 +30,9 @@ struct InitOptions {
 };
 
 // Returns a State whose parameters have their initial values, which do not depend on the mesh. Model and mesh must
-// outlive the State. Throws Error for compute f16, which needs the loss scale of a TrainingStep. Also throws the errors
-// of State.
+// outlive the State. Throws Error for compute f16, which needs the loss scale of a TrainingStep, or for a number of the
+// optimizer outside its bounds, and PlanError for a row of the plan that is not optional and matches nothing in the
+// model. Also throws the errors of State.
 State Init(const Module& model, const Optimizer& optimizer, DeviceMesh& mesh, const InitOptions& options = {},
            Loc loc = Loc::current());
 
@@ -48,8 +49,8 @@ class OptimizerStep {
   // Sets the copies of parameters. Call it after something else than the update, such as a checkpoint, set the
   // parameters of a State with copies, or with fsdp: gradients.
   void RefreshCopies(State& state) const;
-  // Sets the learning rate of all later updates.
-  static void SetLearningRate(State& state, double lr);
+  // Sets the learning rate of all later updates. Throws Error if it is negative or not finite.
+  static void SetLearningRate(State& state, double lr, Loc loc = Loc::current());
 
  private:
   const Module& model_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "weft/core/host/suggest.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/whole.h"
 #include "weft/train/config/config_check.h"
@@ -11,7 +12,6 @@
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/saved_config.h"
 #include "weft/train/io/path_advice.h"
-#include "weft/train/io/suggest.h"
 
 namespace weft {
 namespace {

@@ -257,11 +257,11 @@ const std::vector<Field>& Fields() {
       {KEY(optimizer.name, "the update rule"), .choices = NamesOf(OptimizerRules())},
       {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},
       {KEY(optimizer.betas, "decay of the two moments of adamw (also for the parameters that muon leaves to it), or of lion's mean as used and as kept"),
-       .bounds = HalfOpen(0, 1), .default_text = Texts().betas.c_str(), .absent = LeftOut("optimizer.betas")},
-      {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = Above(0), .default_text = Texts().eps.c_str(), .absent = LeftOut("optimizer.eps")},
-      {KEY(optimizer.momentum, "share of the last step that is kept"), .bounds = HalfOpen(0, 1), .default_text = Texts().momentum.c_str(), .absent = LeftOut("optimizer.momentum")},
+       .bounds = kBetaBounds, .default_text = Texts().betas.c_str(), .absent = LeftOut("optimizer.betas")},
+      {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = kEpsBounds, .default_text = Texts().eps.c_str(), .absent = LeftOut("optimizer.eps")},
+      {KEY(optimizer.momentum, "share of the last step that is kept"), .bounds = kMomentumBounds, .default_text = Texts().momentum.c_str(), .absent = LeftOut("optimizer.momentum")},
       {KEY(optimizer.nesterov, "look ahead by a step of momentum"), .default_text = Texts().nesterov.c_str(), .absent = LeftOut("optimizer.nesterov")},
-      {KEY(optimizer.weight_decay, "weight decay of product weights and embeddings"), .bounds = AtLeast(0), .default_text = Texts().decay.c_str(), .absent = LeftOut("optimizer.weight_decay")},
+      {KEY(optimizer.weight_decay, "weight decay of product weights and embeddings"), .bounds = kDecayBounds, .default_text = Texts().decay.c_str(), .absent = LeftOut("optimizer.weight_decay")},
       {KEY(optimizer.groups, "settings of some parameters: match is a pattern of their paths, lr_scale multiplies the learning rate, weight_decay applies to all that match (norms and biases too), optimizer names another; only the last group that matches a parameter counts"),
        .default_text = "none"},
 
@@ -336,14 +336,6 @@ std::vector<Field> AllFields() {
 }
 #undef KEY
 #undef NOT_BUILT
-
-std::string BoundsText(const Bounds& bounds) {
-  bool has_low = bounds.low > -std::numeric_limits<double>::infinity();
-  bool has_high = bounds.high < std::numeric_limits<double>::infinity();
-  std::string low = has_low ? fmt::format(" {} {}", bounds.low_open ? ">" : ">=", bounds.low) : "";
-  std::string high = has_high ? fmt::format(" {} {}", bounds.high_open ? "<" : "<=", bounds.high) : "";
-  return low + (has_low && has_high ? " and" : "") + high;
-}
 
 struct TypeName {
   const Field& field;

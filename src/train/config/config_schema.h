@@ -3,12 +3,12 @@
 // The reader, the printer and the reference page of keys all use these rows.
 #pragma once
 #include <functional>
-#include <limits>
 #include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "weft/core/host/bounds.h"
 #include "weft/train/config/config.h"
 
 namespace weft {
@@ -29,12 +29,6 @@ struct TrainRef {
 using FieldRef =
     std::variant<bool*, int64_t*, double*, std::string*, PathList*, std::array<double, 2>*, ValSource*, StepRange*,
                  TrainRef, EnumRef, std::vector<OptimizerGroup>*, PlanConfig*, RecomputeConfig*>;
-
-// Bounds are inclusive unless marked open.
-struct Bounds {
-  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
-  bool low_open = false, high_open = false;
-};
 
 struct Field {
   const char* key = nullptr;  // "optimizer.lr"

@@ -203,12 +203,6 @@ struct Printer {
 
 }  // namespace
 
-bool Within(const Bounds& bounds, double value) {
-  bool low = bounds.low_open ? value > bounds.low : value >= bounds.low;
-  bool high = bounds.high_open ? value < bounds.high : value <= bounds.high;
-  return low && high && std::isfinite(value);
-}
-
 absl::StatusOr<YamlNode> WordValue(const std::string& key, const std::string& text) {
   if (size_t bad = InvalidUtf8(text); bad != text.npos)
     return absl::InvalidArgumentError(

@@ -29,8 +29,6 @@ std::optional<ValueFault> ReadEntries(const YamlNode& map, std::string_view of, 
   return std::nullopt;
 }
 
-bool Within(const Bounds& bounds, double value);
-
 // Returns the value of a command-line argument key=text. Text that begins like a list, a mapping or a quoted string is
 // parsed as YAML. Any other text is taken literally, so that no path needs quoting twice. Refuses text that is not
 // UTF-8, because logs and checkpoints store it.

@@ -22,7 +22,7 @@ Names OptimizerNames() {
 }
 
 Fault ReadNonNegative(const YamlEntry& entry, double& value) {
-  if (ReadNumber(entry.value, value) && Within({.low = 0}, value)) return std::nullopt;
+  if (ReadNumber(entry.value, value) && Within(kDecayBounds, value)) return std::nullopt;
   return ValueFault{fmt::format("expected the {} of a group as a number >= 0, got {}", entry.key, Shown(entry.value)),
                     &entry.value};
 }

@@ -4,10 +4,10 @@
 
 #include "absl/strings/ascii.h"
 #include "fmt/format.h"
+#include "weft/core/host/suggest.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/unknown_key.h"
-#include "weft/train/io/suggest.h"
 
 namespace weft {
 namespace {

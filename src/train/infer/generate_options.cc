@@ -3,9 +3,9 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "weft/core/host/suggest.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/infer/generate.h"
-#include "weft/train/io/suggest.h"
 #include "weft/train/io/text_reader.h"
 
 namespace weft {

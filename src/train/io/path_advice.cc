@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "weft/train/io/suggest.h"
+#include "weft/core/host/suggest.h"
 
 namespace weft {
 namespace {

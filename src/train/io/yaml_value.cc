@@ -4,11 +4,8 @@
 #include <cctype>
 #include <charconv>
 #include <string_view>
-#include <utility>
 
-#include "absl/strings/ascii.h"
 #include "fmt/format.h"
-#include "weft/train/io/suggest.h"
 
 namespace weft {
 namespace {
@@ -24,16 +21,6 @@ bool ReadWhole(const YamlNode& node, T& value) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size();
 }
-
-// Names that other tools use.
-constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-    {"gpu", "cuda"},      {"nvidia", "cuda"},      {"host", "cpu"},     {"float64", "f64"}, {"double", "f64"},
-    {"float32", "f32"},   {"float", "f32"},        {"single", "f32"},   {"float16", "f16"}, {"half", "f16"},
-    {"fp16", "f16"},      {"bfloat16", "bf16"},    {"yes", "true"},     {"on", "true"},     {"1", "true"},
-    {"no", "false"},      {"off", "false"},        {"0", "false"},      {"gpt", "gpt2"},    {"gptneox", "neox"},
-    {"gpt_neox", "neox"}, {"characters", "chars"}, {"jit", "compiled"}, {"zero3", "full"},  {"zero2", "gradients"},
-    {"cos", "cosine"},
-};
 
 }  // namespace
 
@@ -62,15 +49,6 @@ bool IsChoice(const std::vector<std::string>& choices, const std::string& text) 
     if (text == choice ? !choice.ends_with(':') : choice.ends_with(':') && text.starts_with(choice)) return true;
   }
   return choices.empty();
-}
-
-std::string DidYouMean(const std::string& text, const std::vector<std::string>& choices) {
-  std::string nearest, small = absl::AsciiStrToLower(text);
-  for (auto [other, name] : kOtherNames)
-    if (other == small && std::count(choices.begin(), choices.end(), name) > 0) nearest = name;
-  if (nearest.empty()) nearest = Nearest(text, choices);
-  if (nearest.ends_with(':')) nearest += "PATH";
-  return nearest.empty() ? "" : fmt::format("; did you mean {:?}?", nearest);
 }
 
 bool IsOfHome(const YamlNode& node) { return node.text.starts_with("~/"); }

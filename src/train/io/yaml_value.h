@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/host/suggest.h"
 #include "weft/train/io/yaml_node.h"
 
 namespace weft {
@@ -18,8 +19,6 @@ bool ReadNumber(const YamlNode& node, int64_t& value);
 
 // Whether `text` equals a choice, or starts with a choice that ends in ':'. With no choices, any text is valid.
 bool IsChoice(const std::vector<std::string>& choices, const std::string& text);
-// Returns "; did you mean "cuda"?", or "" if no choice is close.
-std::string DidYouMean(const std::string& text, const std::vector<std::string>& choices);
 
 // Whether a path starts with "~/". Neither YAML nor, after "key=", a shell expands it.
 bool IsOfHome(const YamlNode& node);

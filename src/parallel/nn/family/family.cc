@@ -1,5 +1,10 @@
 #include "weft/parallel/nn/family/family.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "weft/core/host/suggest.h"
+
 namespace weft {
 namespace models {
 #define WEFT_MODEL_FAMILY(name) extern const ModelFamily name;
@@ -31,6 +36,14 @@ const ModelFamily* FindFamily(std::string_view name) {
   for (const ModelFamily* family : ModelFamilies())
     if (name == family->name) return family;
   return nullptr;
+}
+
+const ModelFamily& Family(std::string_view name, Loc loc) {
+  if (const ModelFamily* family = FindFamily(name)) return *family;
+  std::vector<std::string> names;
+  for (const ModelFamily* family : ModelFamilies()) names.emplace_back(family->name);
+  Fail(fmt::format("Family at {}: expected one of {}, got {:?}{}", ToString(loc), fmt::join(names, ", "), name,
+                   DidYouMean(std::string(name), names)));
 }
 
 }  // namespace weft

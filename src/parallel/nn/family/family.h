@@ -56,5 +56,7 @@ struct ModelFamily {
 
 std::span<const ModelFamily* const> ModelFamilies();
 const ModelFamily* FindFamily(std::string_view name);  // null if there is none
+// Returns the family of this name. Throws Error if there is none; the error lists the families.
+const ModelFamily& Family(std::string_view name, Loc loc = Loc::current());
 
 }  // namespace weft

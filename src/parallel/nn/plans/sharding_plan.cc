@@ -19,12 +19,10 @@ namespace plans {
 
 namespace {
 
-// Returns the axis of this name. Returns -1 if the mesh has no such axis, or if the axis has one rank, because then
-// there is nothing to place.
+// Returns the axis of this name, or -1 if the mesh has none.
 int AxisOrNone(const MeshShape& mesh, std::string_view name) {
   auto it = std::find(mesh.names.begin(), mesh.names.end(), name);
-  auto axis = size_t(it - mesh.names.begin());
-  return it == mesh.names.end() || mesh.sizes[axis] == 1 ? -1 : int(axis);
+  return it == mesh.names.end() ? -1 : int(it - mesh.names.begin());
 }
 
 void CheckDim(const ShardingPlan::Row& row, const Placement& p, const std::string& module, int rank) {
@@ -52,7 +50,10 @@ Sharding ShardingPlan::Target(std::string_view module, std::string_view point, i
     }
   }
   Sharding target(mesh.num_axes());
-  for (int a = 0; a < mesh.num_axes(); a++) target.Set(a, given[size_t(a)].value_or(Keep()));
+  for (int a = 0; a < mesh.num_axes(); a++) {
+    bool one = mesh.sizes[size_t(a)] == 1;  // then there is nothing to place
+    target.Set(a, one ? Keep() : given[size_t(a)].value_or(Keep()));
+  }
   return target;
 }
 

@@ -34,17 +34,23 @@ class ShardingPlan {
     std::string module;  // a glob that matches module paths; * also matches dots
     std::string point;
     std::vector<std::pair<std::string, Placement>> placements;
-    std::string source{};  // prefix of errors about a row of a config: "a.yaml:4:12: parallel.plan: "
+    std::string source{};   // prefix of errors about a row of a config: "a.yaml:4:12: parallel.plan: "
+    bool optional = false;  // whether it may match nothing in a model; Init refuses other rows that do not
   };
   ShardingPlan() = default;
   explicit ShardingPlan(std::vector<Row> rows) : rows_(std::move(rows)) {}
 
   const std::vector<Row>& rows() const { return rows_; }
   void Append(const std::vector<Row>& rows) { rows_.insert(rows_.end(), rows.begin(), rows.end()); }
+  // Returns the plan with all its rows optional, as those for many models are.
+  ShardingPlan Optional() && {
+    for (Row& row : rows_) row.optional = true;
+    return std::move(*this);
+  }
 
   // Returns the placements that the rows give a tensor of `rank` dims at a point of a module: Keep() on axes that no
   // row names, and on axes with one rank. Ignores placements on axes that the mesh lacks. Throws PlanError for a Shard
-  // of a dim that the tensor lacks.
+  // of a dim that the tensor lacks, also on axes with one rank.
   Sharding Target(std::string_view module, std::string_view point, int rank, const MeshShape& mesh) const;
   // Returns the placements of a parameter of `rank` dims in the same way, with Replicate instead of Keep().
   Sharding ParameterPlacement(std::string_view parameter_path, int rank, const MeshShape& mesh) const;

@@ -19,11 +19,11 @@ ShardingPlan TransformerPlan(const PlanOptions& o, const MeshShape& mesh) {
         // Keys and values are made from the memory, which is gathered as the input is.
         if (row.point == "input") plan.Append({{renamed.module, "memory", row.placements}});
       }
-  if (!o.sequence_parallel || plan.rows().empty()) return plan;
+  if (!o.sequence_parallel || plan.rows().empty()) return std::move(plan).Optional();
   const std::string tp = kTensorAxis;
   for (const char* stack : {"*encoder", "*decoder"}) plan.Append({{stack, "input", {{tp, Shard(1)}}}});
   plan.Append({{"*linear1", "input", {{tp, Replicate()}}}});
-  return plan;
+  return std::move(plan).Optional();
 }
 
 }  // namespace weft

@@ -14,7 +14,7 @@ ShardingPlan Make(const PlanOptions& o, const MeshShape& mesh) {
                {"dense", "bias", {{tp, Shard(0)}}},
                {"last_norm", "input", {{tp, residual}}}});
   if (o.sequence_parallel) plan.Append({{"dense", "input", {{tp, Replicate()}}}});
-  return plan;
+  return std::move(plan).Optional();
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ ShardingPlan Make(const PlanOptions& o, const MeshShape& mesh) {
       if (row.point == "input") cross.push_back({row.module, "memory", row.placements});
     }
   plan.Append(cross);
-  return plan;
+  return std::move(plan).Optional();
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ ShardingPlan MegatronPlan(const PlanOptions& o, const MeshShape& mesh) {
     }
   if (o.sequence_parallel)
     for (const char* gathered : {"*.attn", "*.mlp", "head"}) rows.push_back({gathered, "input", {{tp, Replicate()}}});
-  return ShardingPlan(std::move(rows));
+  return ShardingPlan(std::move(rows)).Optional();
 }
 
 namespace plans {

@@ -17,7 +17,7 @@ ShardingPlan Make(const PlanOptions& o, const MeshShape& mesh) {
                  {"embed", "weight", {{name, Shard(0)}}},
                  {"embed", "output", {{name, Shard(0)}}}});
   }
-  return plan;
+  return std::move(plan).Optional();
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
-#include "weft/train/io/suggest.h"
+#include "weft/core/host/suggest.h"
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "fmt/format.h"
 
 namespace weft {
 namespace {
@@ -12,6 +16,16 @@ bool IsNear(int distance, size_t length) { return distance <= std::max(1, int(le
 std::string_view Section(std::string_view key) {
   return key.find('.') == key.npos ? std::string_view() : key.substr(0, key.rfind('.'));
 }
+
+// Names that other tools use.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"gpu", "cuda"},      {"nvidia", "cuda"},      {"host", "cpu"},     {"float64", "f64"}, {"double", "f64"},
+    {"float32", "f32"},   {"float", "f32"},        {"single", "f32"},   {"float16", "f16"}, {"half", "f16"},
+    {"fp16", "f16"},      {"bfloat16", "bf16"},    {"yes", "true"},     {"on", "true"},     {"1", "true"},
+    {"no", "false"},      {"off", "false"},        {"0", "false"},      {"gpt", "gpt2"},    {"gptneox", "neox"},
+    {"gpt_neox", "neox"}, {"characters", "chars"}, {"jit", "compiled"}, {"zero3", "full"},  {"zero2", "gradients"},
+    {"cos", "cosine"},
+};
 
 }  // namespace
 
@@ -53,6 +67,15 @@ std::string Nearest(std::string_view word, const std::vector<std::string>& choic
     }
   }
   return nearest;
+}
+
+std::string DidYouMean(const std::string& text, const std::vector<std::string>& choices) {
+  std::string nearest, small = absl::AsciiStrToLower(text);
+  for (auto [other, name] : kOtherNames)
+    if (other == small && std::count(choices.begin(), choices.end(), name) > 0) nearest = name;
+  if (nearest.empty()) nearest = Nearest(text, choices);
+  if (nearest.ends_with(':')) nearest += "PATH";
+  return nearest.empty() ? "" : fmt::format("; did you mean {:?}?", nearest);
 }
 
 std::string NearestKey(std::string_view key, const std::vector<std::string>& keys) {

@@ -13,6 +13,9 @@ int EditDistance(std::string_view a, std::string_view b);
 // Returns the nearest choice, or "" if none is close enough to be a misspelling.
 std::string Nearest(std::string_view word, const std::vector<std::string>& choices);
 
+// Returns "; did you mean "cuda"?", or "" if no choice is close. Knows what other tools call some of the choices.
+std::string DidYouMean(const std::string& text, const std::vector<std::string>& choices);
+
 // Returns "lr" of "optimizer.lr".
 std::string_view LastPart(std::string_view key);
 
