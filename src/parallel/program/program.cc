@@ -60,6 +60,11 @@ void EntryScope::Write(const std::string& entry, const Var& value) {
     writes_[written->second].value = value;
 }
 
+std::vector<NamedValue> EntryScope::TakeWrites() {
+  place_of_.clear();
+  return std::exchange(writes_, {});
+}
+
 Var EntryScope::Written(const std::string& entry) const {
   auto written = place_of_.find(entry);
   return written == place_of_.end() ? Var() : writes_[written->second].value;

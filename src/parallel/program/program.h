@@ -71,7 +71,7 @@ class EntryScope {
   // Returns the value that the traced body has written to the entry, or an undefined Var.
   Var Written(const std::string& entry) const;
   State* state() const { return state_; }  // null while the body is traced
-  std::vector<NamedValue> TakeWrites() { return std::move(writes_); }
+  std::vector<NamedValue> TakeWrites();
 
  private:
   EagerBuilder* eager_ = nullptr;
