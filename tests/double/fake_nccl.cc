@@ -274,20 +274,27 @@ Result PostCopies(Communicator* comm, Stream stream, const Collective& call) {
 }
 
 // NCCL matches the sends of a group with the receives of one group on the other rank, piece by piece. Ranks that divide
-// an exchange in other ways wait for each other forever.
-void CheckExchange(const Grouped& all, Shared& comm, uint64_t number) {
+// an exchange in other ways wait for each other forever. Returns whether all ranks have found that their pieces match.
+bool ExchangeFits(const Grouped& all, Shared& comm, uint64_t number) {
   auto ranks = size_t(comm.group.size());
-  std::vector<int64_t> sent(ranks), received(ranks), theirs(ranks);
+  std::vector<int64_t> sent(ranks), received(ranks), theirs(ranks), verdicts(ranks);
   for (const Grouped::Piece& piece : all.sends) sent[size_t(piece.peer)]++;
   for (const Grouped::Piece& piece : all.receives) received[size_t(piece.peer)]++;
-  if (comm.Run({.op = Op::kAllToAll, .in = sent.data(), .out = theirs.data(), .count = 1, .dtype = DType::kI64},
-               number) &&
-      theirs != received)
-    Blame("a group of other sends than the other ranks receive");
+  if (!comm.Run({.op = Op::kAllToAll, .in = sent.data(), .out = theirs.data(), .count = 1, .dtype = DType::kI64},
+                number))
+    return false;
+  int64_t fits = theirs == received;
+  if (!fits) Blame("a group of other sends than the other ranks receive");
+  return comm.Run({.op = Op::kAllGather, .in = &fits, .out = verdicts.data(), .count = 1, .dtype = DType::kI64},
+                  number + 1) &&
+         fits && AllSame(verdicts);
 }
 
 void RunGrouped(const Grouped& all, Shared& comm, uint64_t number) {
-  CheckExchange(all, comm, number - 1);
+  if (!ExchangeFits(all, comm, number - 2)) {
+    comm.Run({.op = Op::kBarrier}, number);  // numbers have no gaps
+    return;
+  }
   auto ranks = size_t(comm.group.size());
   std::vector<int64_t> sends(ranks), receives(ranks);
   std::string in, out;
@@ -330,7 +337,7 @@ Result PostGrouped(Grouped all) {
     for (Grouped::Piece& piece : *pieces) piece.at = device.Reached(piece.at);
   std::shared_ptr<Shared> comm = all.comm->shared;
   device.Give([&device, all, comm] {
-    device.PostAlways([all, comm, number = comm->calls += 2] { RunGrouped(all, *comm, number); });
+    device.PostAlways([all, comm, number = comm->calls += 3] { RunGrouped(all, *comm, number); });
   });
   return Result::kSuccess;
 }
