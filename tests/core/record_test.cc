@@ -1,4 +1,4 @@
-// What an op's record says about its memory and about ops that do more agrees with the op on its samples.
+// The flags of an op's record agree with the op on its samples.
 #include "weft/core/ir/record.h"
 
 #include <fmt/format.h>

@@ -62,16 +62,28 @@ void Restride(Rng& rng, Box& box) {
     if (Pick(rng, 0, 3) == 0 && box.view.dim(d).extent > 0) box.view.dims[size_t(d)].stride = 0;
 }
 
-void Check(Rng& rng, const Case& c, DType dtype, const Shape& shape, int operands, double k, DType result) {
-  Box a = Sample(rng, dtype, shape, c.domain), b = Sample(rng, dtype, shape, c.domain),
-      y = PaddedBox(rng, result, shape);
-  Restride(rng, a);
-  Restride(rng, b);
-  std::vector<const Box*> in{&a};
-  if (operands == 2) in.push_back(&b);
+// The operands and the result of one run of a kernel.
+struct Ran {
+  Box a, b, y;
+};
+// `spoil` changes the drawn operands.
+Ran RunCase(Rng& rng, const Case& c, DType dtype, const Shape& shape, int operands, double k, DType result,
+            void (*spoil)(Rng& rng, Box& box) = nullptr) {
+  Ran ran{Sample(rng, dtype, shape, c.domain), Sample(rng, dtype, shape, c.domain), PaddedBox(rng, result, shape)};
+  for (Box* box : {&ran.a, &ran.b}) {
+    if (spoil) spoil(rng, *box);
+    Restride(rng, *box);
+  }
+  std::vector<const Box*> in{&ran.a};
+  if (operands == 2) in.push_back(&ran.b);
   Attrs attrs;
   if (k != 0) attrs.Set({"k", k});
-  RunKernel(c.op, attrs, in, {&y});
+  RunKernel(c.op, attrs, in, {&ran.y});
+  return ran;
+}
+
+void Check(Rng& rng, const Case& c, DType dtype, const Shape& shape, int operands, double k, DType result) {
+  auto [a, b, y] = RunCase(rng, c, dtype, shape, operands, k, result);
   Values want;
   for (int64_t i = 0; i < y.count(); i++) want.push_back(c.value(a.Get(i), b.Get(i), k));
   SCOPED_TRACE(Name(c.op));
@@ -175,17 +187,7 @@ TEST(Elementwise, NaNOfEitherOperandReachesTheResult) {
   Rng rng(8);
   auto check = [&](const Case& c, DType dtype, const Shape& shape, int operands, double k) {
     if (c.op == Op::kSign || c.op == Op::kPositive) return;
-    Box a = Sample(rng, dtype, shape, c.domain), b = Sample(rng, dtype, shape, c.domain),
-        y = PaddedBox(rng, dtype, shape);
-    Spoil(rng, a);
-    Spoil(rng, b);
-    Restride(rng, a);
-    Restride(rng, b);
-    std::vector<const Box*> in{&a};
-    if (operands == 2) in.push_back(&b);
-    Attrs attrs;
-    if (k != 0) attrs.Set({"k", k});
-    RunKernel(c.op, attrs, in, {&y});
+    auto [a, b, y] = RunCase(rng, c, dtype, shape, operands, k, dtype, Spoil);
     for (int64_t i = 0; i < y.count(); i++) {
       bool spoilt = std::isnan(a.Get(i)) || (operands == 2 && std::isnan(b.Get(i)));
       ASSERT_EQ(std::isnan(y.Get(i)), spoilt)

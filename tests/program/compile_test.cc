@@ -316,7 +316,7 @@ TEST(State, AModelIsCalledOverOne) {
   });
 }
 
-// What a function that is compiled may return. Another type does not compile, with a line that lists these.
+// The results that a compiled function may have. A static_assert lists them for any other type.
 static_assert(internal::kIsResult<Var> && internal::kIsResult<std::vector<Var>>);
 static_assert(internal::kIsResult<std::pair<Var, Var>> && internal::kIsResult<std::tuple<Var, Var, Var>>);
 static_assert(!internal::kIsResult<int> && !internal::kIsResult<void> && !internal::kIsResult<DTensor>);

@@ -18,8 +18,8 @@ struct Offer {
   absl::Status fault;
 };
 
-// Who asks for GPUs hears of NCCL's environment before anything is opened. Otherwise it matters only where there are
-// GPUs.
+// If a run asks for GPUs, a wrong environment of NCCL is an error before anything is opened. If it does not ask, that
+// matters only on hosts with GPUs.
 Offer OfferOf(bool automatic, const Bootstrap& bootstrap) {
   Offer offer;
   if (!automatic) offer.fault = NcclLibrary::CheckEnvironment();

@@ -29,7 +29,7 @@ void CheckAxes(const MeshShape& shape, const std::string& mesh) {
   }
 }
 
-// What to do about a mesh that has not as many ranks as are running.
+// Says how to start as many ranks as the mesh has, or how to make a mesh of those that run.
 std::string Remedy(const MeshShape& shape) {
   return fmt::format("start {} with mpirun -np {}, or change a size: DeviceMesh(context, {{{{\"{}\", -1}}}}) takes all",
                      shape.num_ranks(), shape.num_ranks(), shape.num_axes() > 0 ? shape.names[0] : "dp");
