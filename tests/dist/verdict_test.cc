@@ -216,6 +216,24 @@ TEST(Verdict, OfTwoTheOneThatDoesNotRepeatItselfIsOdd) {
   }
 }
 
+// In the first step a rank repeats nothing, even if the sizes of its calls are those of other places of the model.
+TEST(Verdict, SizesOfOtherPlacesAreNoRepetition) {
+  Job job;
+  job.reports.resize(2);
+  for (RankReport& report : job.reports) report.groups = {{"dp", {0, 1}}};
+  auto call = [&](int rank, uint64_t sequence, int64_t count, const char* site, bool done) {
+    CallRecord& made = job.Call(rank, kDp, sequence, done);
+    made.count = count;
+    made.site = SiteText(site);
+  };
+  const char* sites[] = {"a", "b", "c", "d", "e", "f", "g"};
+  for (uint64_t i = 0; i < 7; i++)
+    for (int r : {0, 1}) call(r, i + 1, int64_t(1 + i % 4), sites[i], true);
+  call(0, 8, 5, "h", false);
+  call(1, 8, 4, "i", false);  // it has skipped h
+  job.Expect(1, "failed first: all_reduce #8 on dp: it called all_reduce f32 x 4 sum at i, but rank 0");
+}
+
 // Ranks 0 and 1 are done and wait in the last exchange when a call of the others fails.
 TEST(Verdict, ExchangesTellNothingOfAFailedCall) {
   Job job;

@@ -188,12 +188,14 @@ Verdict Judgement::Cut() const {
   return {};
 }
 
-// Whether the rank made this call the last time that it had made the calls before it. A training step repeats the calls
-// of the previous step.
+// Whether the rank made this call the last time that it had made the calls before it, at the same places. A training
+// step repeats the calls of the previous step.
 bool Judgement::IsUsual(const Made& made) const {
   constexpr std::ptrdiff_t kBefore = 3;
   auto& calls = At(made.rank).calls;
-  auto same = [](const CallRecord& a, const CallRecord& b) { return a.group == b.group && Alike(a, b); };
+  auto same = [](const CallRecord& a, const CallRecord& b) {
+    return a.group == b.group && Alike(a, b) && std::string_view(a.site) == std::string_view(b.site);
+  };
   std::ptrdiff_t here = made.call - calls.data();
   for (std::ptrdiff_t then = here - 1; then >= kBefore; then--)
     if (std::equal(calls.begin() + (then - kBefore), calls.begin() + then, calls.begin() + (here - kBefore), same))
