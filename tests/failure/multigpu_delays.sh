@@ -30,6 +30,7 @@ meshes=("mesh.dp=$ranks" "mesh.dp=$ranks parallel.fsdp=full" "mesh.tp=$ranks")
 [ "$device" = cpu ] || meshes+=("mesh.dp=$ranks parallel.fsdp=full parallel.gather=copy"
   "mesh.tp=$ranks model.kv_heads=4 parallel.symmetric_memory=true")  # ranks with equal shards
 [ "$ranks" -lt 4 ] || meshes+=("mesh.dp=2 mesh.tp=2 parallel.fsdp=full")
+shown=0
 for mesh in "${meshes[@]}"; do
   [[ $mesh =~ ${ONLY:-} ]] || continue
   # shellcheck disable=SC2086
@@ -38,6 +39,8 @@ for mesh in "${meshes[@]}"; do
   WEFT_FAULT=collective:delay:${DELAY_US:-200} train late $mesh
   cmp -s "$dir/plain.losses" "$dir/late.losses" ||
     { diff "$dir/plain.losses" "$dir/late.losses" | head -5; echo "multigpu_delays: $mesh: expected the same losses"; exit 1; }
+  shown=$((shown + 1))
   echo "shown: $mesh: $steps steps with delays on $ranks ${device}s have the losses of those without"
 done
+[ $shown -gt 0 ] || { echo "multigpu_delays: no mesh matches \"$ONLY\"" >&2; exit 2; }
 echo "multigpu_delays: ok"

@@ -15,7 +15,7 @@ cd "$(dirname "$0")/../.."
 source launcher/environment.sh
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-host=$(hostname)
+host=$(hostname) shown=0
 config=(configs/gpt2-tiny.yaml data.train=README.md data.val=0 schedule.name=constant schedule.warmup_steps=0
   train.steps=100000 "dist.timeout_s=$timeout_s" "device=$device")
 cat > "$dir/rank.sh" <<'END'
@@ -53,6 +53,7 @@ faulty() {
   [ $ms -le $(($5 * 1000 + ${WEFT_TEST_SLACK_MS:-1500})) ] || fail "$1: expected the end within $5 s, got $ms ms"
   grep -Eq "^weft: rank $3 \(host $host, pid $pid\) $6" "$dir/out" || fail "$1: expected \"rank $3 ... $6\""
   gpus_free || fail "$1: expected free GPUs"
+  shown=$((shown + 1))
   echo "shown: $1 on $ranks ${device}s: ended $ms ms after it (limit $5 s): $(grep -m 1 '^weft: ' "$dir/out")"
 }
 at=' at [a-z0-9_.]+ [a-z_]+\.cc:[0-9]+' late=$((timeout_s + 2))
@@ -69,4 +70,5 @@ done
 for mesh in "${meshes[@]:0:2}"; do
   faulty "skip $mesh" "$mesh" $last skip:6 $late "failed first: $call"
 done
+[ $shown -gt 0 ] || { echo "multigpu_failure: no case matches \"$ONLY\"" >&2; exit 2; }
 echo "multigpu_failure: ok"

@@ -161,12 +161,13 @@ TEST_P(MultiGpu, LossesInBf16AreOneRanksOfTheCpu) {
   unsetenv("WEFT_TUNE");
 }
 
-// The calls and bytes of each axis and op. A GPU has kernels for other ops than the CPU, so its program may cut an
-// all-reduce into chunks where the CPU's does not. With chunks only the bytes of all-reduces are compared.
+// The calls and bytes of each axis and op. A GPU has kernels for other ops than the CPU, so its program may cut a
+// reduction into chunks where the CPU's does not. With chunks only the bytes of reductions are compared.
 std::map<std::string, std::pair<int64_t, int64_t>> CountsOf(const RunResult& result, const Layout& layout) {
   std::map<std::string, std::pair<int64_t, int64_t>> counts;
   for (const auto& [what, count] : result.counts) {
-    bool cut = layout.overlap == OverlapMode::kChunks && what.second == Name(CollectiveOp::kAllReduce);
+    bool reduces = what.second == Name(CollectiveOp::kAllReduce) || what.second == Name(CollectiveOp::kReduceScatter);
+    bool cut = layout.overlap == OverlapMode::kChunks && reduces;
     counts[fmt::format("{} on axis {}", what.second, what.first)] = {cut ? 0 : count.calls, count.bytes};
   }
   return counts;
