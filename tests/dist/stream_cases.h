@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "dist/collective_law.h"
@@ -42,6 +43,16 @@ inline void AddUneven(std::vector<StreamCase>& cases, DType dtype, int ranks, in
   exchange.out = sum(exchange.receives);
   cases.push_back(gather);
   cases.push_back(exchange);
+}
+
+// Gathers and sums whose pieces lie in three blocks of n elements.
+inline void AddBlocks(std::vector<StreamCase>& cases, DType dtype, int ranks, int64_t n) {
+  constexpr int64_t kBlocks = 3;
+  Collective call{.count = kBlocks * n, .blocks = kBlocks, .dtype = dtype};
+  call.op = CollectiveOp::kAllGather;
+  cases.push_back({.call = call, .in = call.count, .out = call.count * ranks});
+  call.op = CollectiveOp::kReduceScatter;
+  cases.push_back({.call = call, .in = call.count * ranks, .out = call.count});
 }
 
 inline std::vector<StreamCase> CasesOf(DType dtype, int ranks, int me, int64_t n) {
@@ -96,6 +107,27 @@ inline Tensor Make(const StreamCase& c, const Tensor& input, DeviceRuntime& devi
   return out;
 }
 
+// Runs a call on a group that takes one block, with the pieces of each rank packed.
+inline void RunPacked(ProcessGroup& group, Collective call) {
+  int64_t blocks = std::exchange(call.blocks, 1), ranks = group.size();
+  if (blocks == 1) return group.Run(call);
+  auto bytes = size_t(call.count / blocks) * SizeOf(call.dtype);
+  std::vector<char> packed(bytes * size_t(blocks * ranks));
+  auto for_each = [&](auto fn) {  // places of a piece in a whole tensor and in a packed one
+    for (int64_t block = 0; block < blocks; block++)
+      for (int64_t r = 0; r < ranks; r++) fn(bytes * size_t(block * ranks + r), bytes * size_t(r * blocks + block));
+  };
+  if (call.op == CollectiveOp::kAllGather) {
+    auto* whole = static_cast<char*>(std::exchange(call.out, packed.data()));
+    group.Run(call);
+    for_each([&](size_t to, size_t from) { std::memcpy(whole + to, packed.data() + from, bytes); });
+  } else {
+    auto* whole = static_cast<const char*>(std::exchange(call.in, packed.data()));
+    for_each([&](size_t from, size_t to) { std::memcpy(packed.data() + to, whole + from, bytes); });
+    group.Run(call);
+  }
+}
+
 // The largest size exceeds a slot of the host's group.
 inline std::vector<int64_t> SizesOf(DType dtype) {
   if (dtype == DType::kF32 || dtype == DType::kBF16) return {0, 1, 7, 3000};
@@ -121,10 +153,11 @@ inline int CheckStreamCases(StreamedDevice& device, ProcessGroup& host, ProcessG
   for (DType dtype : kAllDTypes)
     for (int64_t n : SizesOf(dtype)) {
       std::vector<StreamCase> cases = CasesOf(dtype, group.size(), group.rank(), n);
+      if (group.takes_blocks()) AddBlocks(cases, dtype, group.size(), n);
       std::vector<Tensor> want, got;
       for (size_t i = 0; i < cases.size(); i++) {
         Tensor input = InputOf(group.rank(), cases[i].in, dtype, i, values);
-        want.push_back(Make(cases[i], input, CpuRuntime(), [&](Collective& call) { host.Run(call); }));
+        want.push_back(Make(cases[i], input, CpuRuntime(), [&](Collective& call) { RunPacked(host, call); }));
         got.push_back(Make(cases[i], input, device, [&](Collective& call) {
           if (i % 2)
             group.Enqueue(call);

@@ -21,8 +21,10 @@ struct ChunkLayout {
 
   int64_t block_bytes() const { return outer * chunk * inner_bytes; }
   int64_t packed_bytes() const { return block_bytes() * ranks; }
+  // Returns whether the chunks are full, so that the whole tensor is [outer, ranks, chunk, inner].
+  bool even() const { return chunk * ranks == full; }
   // Returns whether the whole tensor already has the layout of its packed chunks.
-  bool contiguous() const { return outer == 1 && chunk * ranks == full; }
+  bool contiguous() const { return outer == 1 && even(); }
   // Returns the number of rows of chunk r that lie inside the whole tensor.
   int64_t rows(int r) const;
 

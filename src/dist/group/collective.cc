@@ -70,6 +70,15 @@ int64_t OutputBytes(const Collective& call, int size, int rank) {
   return 0;
 }
 
+Collective BlockOf(const Collective& call, int64_t block, int size) {
+  Collective one = call;
+  one.blocks = 1;
+  one.count = call.count / call.blocks;
+  one.in = static_cast<const char*>(call.in) + block * InputBytes(one, size);
+  one.out = static_cast<char*>(call.out) + block * OutputBytes(one, size, 0);
+  return one;
+}
+
 std::string ToString(const Collective& call) {
   std::string text = Name(call.op);
   if (call.op != CollectiveOp::kBarrier) text += fmt::format(" {} x {}", Name(call.dtype), call.count);

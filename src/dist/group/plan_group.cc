@@ -11,6 +11,7 @@ class PlanGroup final : public ProcessGroup {
       : ProcessGroup(name, 0, ranks, kind) {}
   ~PlanGroup() override { StopLanes(); }
   void Abort(const std::string&) override {}
+  bool takes_blocks() const override { return device_kind() == DeviceKind::kCuda; }  // as NCCL's
 
  protected:
   void Execute(const Collective&, uint64_t, Deadline) override {

@@ -84,6 +84,7 @@ void NcclCalls::Put(const Collective& call) const {
     if (call.in != call.out) device_.Copy(call.out, call.in, size_t(OutputBytes(call, 1, 0)));
     return;
   }
+  if (call.blocks > 1) return PutBlocks(call);
   switch (call.op) {
     case CollectiveOp::kAllReduce:
     case CollectiveOp::kReduceScatter:
@@ -101,6 +102,26 @@ void NcclCalls::Put(const Collective& call) const {
     case CollectiveOp::kShift:
       return Exchange(call);
   }
+}
+
+void NcclCalls::Join(absl::FunctionRef<void()> put) const {
+  const NcclLibrary& nccl = comm_->library();
+  nccl.Check(nccl.GroupStart(), "ncclGroupStart", comm_->get());
+  std::exception_ptr error;
+  try {
+    put();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  nccl::Result end = nccl.GroupEnd();  // always called, otherwise later calls would never run
+  if (error) std::rethrow_exception(error);
+  nccl.Check(end, "ncclGroupEnd", comm_->get());
+}
+
+void NcclCalls::PutBlocks(const Collective& call) const {
+  Join([&] {
+    for (int64_t block = 0; block < call.blocks; block++) Put(BlockOf(call, block, size_));
+  });
 }
 
 void NcclCalls::Reduce(const Collective& c) const {

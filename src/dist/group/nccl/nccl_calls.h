@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "weft/core/runtime/streams.h"
 #include "weft/dist/group/collective.h"
 #include "weft/dist/group/nccl/nccl_communicator.h"
@@ -16,8 +17,11 @@ class NcclCalls {
 
   // Puts the call into the current stream. Throws Error if NCCL refuses it.
   void Put(const Collective& call) const;
+  // Makes the calls that `put` puts into one. It may be called in another `put`. Requires more than one rank.
+  void Join(absl::FunctionRef<void()> put) const;
 
  private:
+  void PutBlocks(const Collective& call) const;
   void Reduce(const Collective& call) const;
   void Move(const Collective& call) const;
   void Exchange(const Collective& call) const;

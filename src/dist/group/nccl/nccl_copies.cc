@@ -67,7 +67,17 @@ void NcclCopies::Put(Issued issued) {
       staged += StagedBytes(bytes);
       in = copy;
     }
-    Make(call.op, in, call.out, bytes);
+    MakeBlocks(call, in);
+  }
+}
+
+// NCCL makes no call by copy engines in a group, so each block is a call.
+void NcclCopies::MakeBlocks(const Collective& call, const void* in) {
+  Collective whole = call;
+  whole.in = in;
+  for (int64_t block = 0; block < call.blocks; block++) {
+    Collective one = BlockOf(whole, block, size_);
+    Make(one.op, one.in, one.out, ChunkBytesOf(one));
   }
 }
 

@@ -56,6 +56,7 @@ class NcclCopies {
 
  private:
   const Window* WindowOf(const Collective& call) const;
+  void MakeBlocks(const Collective& call, const void* in);
   void Make(CollectiveOp op, const void* in, void* out, size_t bytes);
 
   std::shared_ptr<NcclCommunicator> comm_;

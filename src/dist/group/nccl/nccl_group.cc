@@ -195,7 +195,6 @@ void NcclGroup::PutAll(Issued issued, Deadline deadline) {
   copies->Put(issued);
 }
 
-// NCCL joins the calls between GroupStart and GroupEnd into one.
 void NcclGroup::PutByKernels(Issued issued, Deadline deadline) {
   if (issued.size() == 1) return Execute(issued.front()->call, issued.front()->sequence, deadline);
   CheckAborted();
@@ -207,22 +206,14 @@ void NcclGroup::PutByKernels(Issued issued, Deadline deadline) {
   for (const auto& call : issued) connects |= Connects(call->call);
   Call(connects, deadline, [&] {
     Fence();
-    const NcclLibrary& nccl = comm_->library();
-    nccl.Check(nccl.GroupStart(), "ncclGroupStart", comm_->get());
-    std::exception_ptr error;
-    try {
+    calls_.Join([&] {
       for (const auto& call : issued) calls_.Put(call->call);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    nccl::Result end = nccl.GroupEnd();  // always called, otherwise later calls would never run
-    if (error) std::rethrow_exception(error);
-    nccl.Check(end, "ncclGroupEnd", comm_->get());
+    });
   });
 }
 
 bool NcclGroup::Connects(const Collective& call) {
-  auto size = int(std::bit_width(uint64_t(call.count) * SizeOf(call.dtype)));
+  auto size = int(std::bit_width(uint64_t(call.count / call.blocks) * SizeOf(call.dtype)));
   return connected_.emplace(call.op, call.peer, size).second;
 }
 

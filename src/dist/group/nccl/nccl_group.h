@@ -38,6 +38,7 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
             std::shared_ptr<NcclCommunicator> comm, std::shared_ptr<ReplayWatch> replays, std::string host);
   ~NcclGroup() override;
   void Abort(const std::string& reason) override;
+  bool takes_blocks() const override { return true; }
 
   // Returns why this group cannot have windows, or OK as far as this rank knows.
   absl::Status MayHaveWindows() const;

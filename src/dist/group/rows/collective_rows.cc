@@ -24,24 +24,37 @@ struct AllReduceRow {
   RowCollective c;
 };
 
-size_t AllReduceBytes(const KernelCall& call, int ranks) { return HasWire(call) ? WireAllReduceBytes(call, ranks) : 0; }
+size_t AllReduceBytes(const KernelCall& call, const ProcessGroup& g) {
+  return HasWire(call) ? WireAllReduceBytes(call, g.size()) : 0;
+}
 
-size_t AllGatherBytes(const KernelCall& call, int ranks) {
-  ChunkLayout layout = GatherLayout(call, "dim", ranks);
-  return layout.contiguous() ? 0 : size_t(layout.packed_bytes());
+// Whether the group moves the chunks from or to their places in the whole tensor. Packing copies the tensor once more,
+// and costs less than many calls, or than those of blocks that cannot be read in whole vectors.
+bool IsDirect(const ChunkLayout& layout, const ProcessGroup& group) {
+  constexpr int64_t kMostBlocks = 64, kVector = 16;
+  if (layout.contiguous()) return true;
+  return group.takes_blocks() && layout.even() && layout.outer <= kMostBlocks &&
+         layout.chunk * layout.inner_bytes % kVector == 0;
+}
+
+size_t AllGatherBytes(const KernelCall& call, const ProcessGroup& g) {
+  ChunkLayout layout = GatherLayout(call, "dim", g.size());
+  return IsDirect(layout, g) ? 0 : size_t(layout.packed_bytes());
 }
 
 struct AllGatherRow {
   AllGatherRow(const KernelCall& call, ProcessGroup& g)
       : group(g), layout(GatherLayout(call, "dim", g.size())), out(call.out[0].data), c(call) {
+    bool direct = IsDirect(layout, g);
     c.op = CollectiveOp::kAllGather;
     c.in = call.in[0].data;
-    c.out = layout.contiguous() ? out : call.workspace;
+    c.out = direct ? out : call.workspace;
     c.count = call.in[0].CapacityElements();
+    c.blocks = direct ? layout.outer : 1;
   }
   void Pack() const {}
   void Unpack() const {
-    if (!layout.contiguous()) layout.Unpack(group, c.out, out);
+    if (c.out != out) layout.Unpack(group, c.out, out);
   }
 
   ProcessGroup& group;
@@ -50,22 +63,24 @@ struct AllGatherRow {
   RowCollective c;
 };
 
-size_t ReduceScatterBytes(const KernelCall& call, int ranks) {
-  if (HasWire(call)) return WireScatterBytes(call, ranks);
-  ChunkLayout layout = SplitLayout(call, "dim", ranks);
-  return layout.contiguous() ? 0 : size_t(layout.packed_bytes());
+size_t ReduceScatterBytes(const KernelCall& call, const ProcessGroup& g) {
+  if (HasWire(call)) return WireScatterBytes(call, g.size());
+  ChunkLayout layout = SplitLayout(call, "dim", g.size());
+  return IsDirect(layout, g) ? 0 : size_t(layout.packed_bytes());
 }
 
 struct ReduceScatterRow {
   ReduceScatterRow(const KernelCall& call, ProcessGroup& g)
       : group(g), layout(SplitLayout(call, "dim", g.size())), in(call.in[0].data), workspace(call.workspace), c(call) {
+    bool direct = IsDirect(layout, g);
     c.op = CollectiveOp::kReduceScatter;
-    c.in = layout.contiguous() ? in : workspace;
+    c.in = direct ? in : workspace;
     c.out = call.out[0].data;
     c.count = call.out[0].CapacityElements();
+    c.blocks = direct ? layout.outer : 1;
   }
   void Pack() const {
-    if (!layout.contiguous()) layout.Pack(group, in, workspace);
+    if (c.in != in) layout.Pack(group, in, workspace);
   }
   void Unpack() const {}
 
@@ -89,8 +104,8 @@ struct AllToAllPlan {
   }
 };
 
-size_t AllToAllBytes(const KernelCall& call, int ranks) {
-  AllToAllPlan plan(call, ranks);
+size_t AllToAllBytes(const KernelCall& call, const ProcessGroup& g) {
+  AllToAllPlan plan(call, g.size());
   return size_t(plan.send_bytes + plan.recv_bytes);
 }
 
@@ -175,9 +190,9 @@ void RunByWire(std::span<const KernelCall> calls) {
   }
 }
 
-template <size_t (*bytes)(const KernelCall&, int ranks), DeviceKind kind>
+template <size_t (*bytes)(const KernelCall&, const ProcessGroup&), DeviceKind kind>
 size_t Workspace(const KernelCall& call) {
-  return bytes(call, GroupOf<kind>(call).size());
+  return bytes(call, GroupOf<kind>(call));
 }
 
 // Collectives on a GPU run next to kernels, so several calls are joined into one there.
