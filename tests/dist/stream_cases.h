@@ -45,7 +45,7 @@ inline void AddUneven(std::vector<StreamCase>& cases, DType dtype, int ranks, in
   cases.push_back(exchange);
 }
 
-// Gathers and sums whose pieces lie in three blocks of n elements.
+// Calls whose pieces lie in three blocks of n elements.
 inline void AddBlocks(std::vector<StreamCase>& cases, DType dtype, int ranks, int64_t n) {
   constexpr int64_t kBlocks = 3;
   Collective call{.count = kBlocks * n, .blocks = kBlocks, .dtype = dtype};
@@ -53,6 +53,8 @@ inline void AddBlocks(std::vector<StreamCase>& cases, DType dtype, int ranks, in
   cases.push_back({.call = call, .in = call.count, .out = call.count * ranks});
   call.op = CollectiveOp::kReduceScatter;
   cases.push_back({.call = call, .in = call.count * ranks, .out = call.count});
+  call.op = CollectiveOp::kAllToAll;
+  cases.push_back({.call = call, .in = call.count * ranks, .out = call.count * ranks});
 }
 
 inline std::vector<StreamCase> CasesOf(DType dtype, int ranks, int me, int64_t n) {
@@ -112,20 +114,20 @@ inline void RunPacked(ProcessGroup& group, Collective call) {
   int64_t blocks = std::exchange(call.blocks, 1), ranks = group.size();
   if (blocks == 1) return group.Run(call);
   auto bytes = size_t(call.count / blocks) * SizeOf(call.dtype);
-  std::vector<char> packed(bytes * size_t(blocks * ranks));
+  std::vector<char> sent(bytes * size_t(blocks * ranks)), received(sent.size());
   auto for_each = [&](auto fn) {  // places of a piece in a whole tensor and in a packed one
     for (int64_t block = 0; block < blocks; block++)
       for (int64_t r = 0; r < ranks; r++) fn(bytes * size_t(block * ranks + r), bytes * size_t(r * blocks + block));
   };
-  if (call.op == CollectiveOp::kAllGather) {
-    auto* whole = static_cast<char*>(std::exchange(call.out, packed.data()));
-    group.Run(call);
-    for_each([&](size_t to, size_t from) { std::memcpy(whole + to, packed.data() + from, bytes); });
-  } else {
-    auto* whole = static_cast<const char*>(std::exchange(call.in, packed.data()));
-    for_each([&](size_t from, size_t to) { std::memcpy(packed.data() + to, whole + from, bytes); });
-    group.Run(call);
+  bool splits = call.op != CollectiveOp::kAllGather, joins = call.op != CollectiveOp::kReduceScatter;
+  if (splits) {
+    auto* whole = static_cast<const char*>(std::exchange(call.in, sent.data()));
+    for_each([&](size_t at, size_t in_packed) { std::memcpy(sent.data() + in_packed, whole + at, bytes); });
   }
+  char* whole = joins ? static_cast<char*>(std::exchange(call.out, received.data())) : nullptr;
+  group.Run(call);
+  if (joins)
+    for_each([&](size_t at, size_t in_packed) { std::memcpy(whole + at, received.data() + in_packed, bytes); });
 }
 
 // The largest size exceeds a slot of the host's group.

@@ -1,7 +1,7 @@
 // Laws of the rows for sums with a wire (core/ir/wire.h). The result is the f32 sum, in rank order, of terms that were
-// rounded to bf16; all_reduce rounds that sum once more. The terms of a reduce_scatter may be bf16 already. Every rank
-// knows the terms of all ranks, so each checks the bits of its own result. So ranks that hold the same element have the
-// same bits.
+// rounded to bf16; all_reduce rounds that sum once more. The terms of a reduce_scatter may be bf16 already, and then
+// its sums may be rounded too. Every rank knows the terms of all ranks, so each checks the bits of its own result. So
+// ranks that hold the same element have the same bits.
 #pragma once
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -27,19 +27,22 @@ struct WireCase {
   Shape global;
   int dim = 0;  // the dim of a reduce_scatter
   bool wire = true, in_place = false;
-  DType terms = DType::kF32;
+  DType terms = DType::kF32, sums = DType::kF32;
 };
 
 // Returns cases for all dims of several shapes: empty ones, and ones that chunks divide, do not divide or outnumber.
 inline std::vector<WireCase> WireCases(bool plain) {
   std::vector<WireCase> cases;
-  for (const Shape& global :
-       std::vector<Shape>{{}, {0}, {1}, {5}, {24}, {840}, {2501}, {7, 12}, {12, 7}, {1, 64}, {3, 5, 8}, {420, 3}}) {
+  for (const Shape& global : std::vector<Shape>{
+           {}, {0}, {1}, {5}, {24}, {840}, {2501}, {7, 12}, {12, 7}, {1, 64}, {3, 5, 8}, {3, 8, 16}, {420, 3}}) {
     for (bool wire : {true, false}) {
       if (!wire && !plain) continue;
       for (int d = 0; d < int(global.size()); d++) {
         cases.push_back({Op::kReduceScatter, global, d, wire});
-        if (wire) cases.push_back({.op = Op::kReduceScatter, .global = global, .dim = d, .terms = DType::kBF16});
+        for (DType sums : {DType::kF32, DType::kBF16})
+          if (wire)
+            cases.push_back(
+                {.op = Op::kReduceScatter, .global = global, .dim = d, .terms = DType::kBF16, .sums = sums});
       }
       for (bool in_place : {false, true}) cases.push_back({Op::kAllReduce, global, 0, wire, in_place});
     }
@@ -79,7 +82,7 @@ inline float WireSum(const WireCase& c, int64_t i, int ranks) {
   };
   float sum = term(0);
   for (int r = 1; r < ranks; r++) sum += term(r);
-  return c.wire && c.op == Op::kAllReduce ? float(BF16(sum)) : sum;
+  return c.wire && (c.op == Op::kAllReduce || c.sums == DType::kBF16) ? float(BF16(sum)) : sum;
 }
 
 // A call of a row on this rank, with its memory. It must not move, because the call has views of its members.
@@ -93,10 +96,10 @@ class WireCall {
     if (c.op == Op::kReduceScatter) attrs_.Set({"dim", c.dim});
     if (c.wire) attrs_.Set({"wire", int(DType::kBF16)});
     in_ = TermsOf(mesh.rank()).To(device);
-    out_ = c.in_place ? in_ : Tensor::Empty(DType::kF32, ChunkShape(c.global, part, mesh.shape()), device);
+    out_ = c.in_place ? in_ : Tensor::Empty(c.sums, ChunkShape(c.global, part, mesh.shape()), device);
     if (!c.in_place) device.Fill(out_.data(), 0x5a, out_.bytes());
     in_view_ = MakeView(nullptr, c.terms, c.global, whole, mesh.shape(), mesh.coords());
-    out_view_ = MakeView(nullptr, DType::kF32, c.global, part, mesh.shape(), mesh.coords());
+    out_view_ = MakeView(nullptr, c.sums, c.global, part, mesh.shape(), mesh.coords());
     call = {&attrs_, {&in_view_, 1}, {&out_view_, 1}, nullptr, 0, &context, &mesh};
     const KernelRow& row = context.kernels(kind).Row(c.op);
     call.workspace_bytes = row.workspace(call);  // computed before memory exists
@@ -122,7 +125,8 @@ class WireCall {
         global += (v.dim(d).offset + index) * inner;
         inner *= v.dim(d).global;
       }
-      float have = got.as<float>()[at], want = WireSum(c_, global, ranks_);
+      float have = c_.sums == DType::kBF16 ? float(got.as<BF16>()[at]) : got.as<float>()[at],
+            want = WireSum(c_, global, ranks_);
       bool same = std::isnan(want) ? std::isnan(have) : std::memcmp(&have, &want, sizeof(float)) == 0;
       if (same) continue;
       ADD_FAILURE() << fmt::format("{} of {} {} dim {}{}{} on {} ranks: element {} is {}, expected {}", Name(c_.op),
@@ -140,7 +144,7 @@ class WireCall {
     node.op = c_.op;
     node.attrs = attrs_;
     node.inputs.emplace_back(source, 0);
-    node.outputs.push_back({DType::kF32, out_.shape(), {}, {}});
+    node.outputs.push_back({c_.sums, out_.shape(), {}, {}});
     for (const GroupCall& made : GroupCallsOf(node, ranks_)) {
       auto& [calls, bytes] = planned[Name(made.op)];
       calls++;

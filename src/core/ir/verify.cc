@@ -67,7 +67,7 @@ class Verifier {
   }
 
   // Collectives change the placement of a value but not the value, so their output has the info of their input. With a
-  // wire they sum narrow terms in a wider type. The result is valid until the next call.
+  // wire the sums of narrow terms may have a wider type. The result is valid until the next call.
   std::span<const ValueInfo> Inferred(const Node& node) {
     bare_.op = node.op;
     bare_.attrs = node.attrs;
@@ -82,7 +82,8 @@ class Verifier {
       return bare_.outputs;
     }
     bare_.outputs.push_back(bare_.inputs[0].node().outputs[size_t(bare_.inputs[0].index())]);
-    if (WireOf(node.attrs)) bare_.outputs[0].dtype = AccumulateType(bare_.outputs[0].dtype);
+    DType& sums = bare_.outputs[0].dtype;
+    if (WireOf(node.attrs) && node.outputs[0].dtype != sums) sums = AccumulateType(sums);
     return bare_.outputs;
   }
 

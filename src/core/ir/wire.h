@@ -6,8 +6,8 @@
 // which is a second rounding, and gathers them. If the program already has the sum without a wire, that sum is used as
 // it is.
 //
-// The terms of a ReduceScatter may be bf16 already, because a product wrote them so (passes/narrow_terms.h). Its sums
-// are f32 then too.
+// The terms of a ReduceScatter may be bf16 already. If a product wrote them so for the wire (passes/narrow_terms.h),
+// the sums are f32. Those of values in bf16 are rounded to bf16 once (PartitionOptions::exchange_terms).
 #pragma once
 #include <optional>
 

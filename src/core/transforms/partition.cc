@@ -127,6 +127,13 @@ bool Partitioner::Refuses(const Node& origin) const {
   return options_.check && asked_ == 0 && origin.op != Op::kReshard && origin.phase != Phase::kBackward;
 }
 
+// Returns the type in which the terms of a sum cross ranks, if it is not their own.
+std::optional<DType> Partitioner::WireFor(const Transition& t, const Node& origin, DType terms) const {
+  if (!IsCollective(t.op) || !FindCollectiveRow(t.op)->reduces || t.reduce != ReduceOp::kSum) return std::nullopt;
+  bool exchanged = options_.exchange_terms && t.op == Op::kReduceScatter && terms == DType::kBF16;
+  return exchanged ? DType::kBF16 : WireOf(origin.attrs);
+}
+
 Var Partitioner::Convert(Var local, const Sharding& have, const Sharding& want, const Node& origin, const Var& global) {
   for (const Transition& t : PlanTransitions(have, want)) {
     if (Refuses(origin) && IsCollective(t.op))
@@ -139,8 +146,7 @@ Var Partitioner::Convert(Var local, const Sharding& have, const Sharding& want, 
     if (row.joins) attrs.Set({row.joins, t.dim});
     if (row.cuts) attrs.Set({row.cuts, row.joins ? t.split_dim : t.dim});
     if (row.reduces) attrs.Set({"reduce", int(t.reduce)});
-    std::optional<DType> wire = WireOf(origin.attrs);
-    if (wire && row.reduces && IsCollective(t.op) && t.reduce == ReduceOp::kSum) attrs.Set({"wire", int(*wire)});
+    if (std::optional<DType> wire = WireFor(t, origin, local.dtype())) attrs.Set({"wire", int(*wire)});
     ValueInfo info = LocalInfo(global.node().outputs[size_t(global.index())], t.after);
     info.dtype = local.dtype();
     local = Var(EmitLocal(t.op, std::move(attrs), std::span(&local, 1), {info}, origin), 0);

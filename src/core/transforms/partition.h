@@ -8,6 +8,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ struct PartitionOptions {
   std::map<std::string, Sharding>
       wanted{};          // placements of outputs (default: Replicate) and writes (default: as stored)
   bool natural = false;  // outputs not in `wanted` keep the placement that the rules gave them
+  // A reduce_scatter of bf16 exchanges its terms and adds them in f32 (core/ir/wire.h), so that copy engines can move
+  // them. The sums are rounded once.
+  bool exchange_terms = false;
 };
 
 class Partitioner {
@@ -79,6 +83,7 @@ class Partitioner {
   bool WidenShares(const Node& node, absl::InlinedVector<Var, 3>& inputs);
   void ProcessFallback(const std::shared_ptr<Node>& node);
   Var MaterializeLazy(const Var& global, const Sharding& want, const Node& origin);
+  std::optional<DType> WireFor(const Transition& transition, const Node& origin, DType terms) const;
   Var Convert(Var local, const Sharding& have, const Sharding& want, const Node& origin, const Var& global);
   Var AsType(Var local, DType dtype, const Node& origin);
   Var EmitFrom(const Node& global, std::span<const Var> inputs, const Sharding& sharding, const Node& origin);

@@ -64,7 +64,8 @@ struct Collective {
   const void* in = nullptr;
   void* out = nullptr;
   int64_t count = 0;  // elements of one rank's piece (all_gather, reduce_scatter, all_to_all), otherwise of the whole
-  int64_t blocks = 1;  // all_gather, reduce_scatter: the whole is [blocks, ranks, count / blocks]; see takes_blocks()
+  // all_gather, reduce_scatter, all_to_all: the whole is [blocks, ranks, count / blocks]; see takes_blocks().
+  int64_t blocks = 1;
   DType dtype = DType::kF32;
   ReduceOp reduce = ReduceOp::kSum;
   int peer = 0;  // root, source or destination, as a rank of the group; for a shift, its distance
@@ -94,7 +95,7 @@ class SiteText {
 // The bytes of this rank's input in a group of `size` ranks, and of the output of rank `rank`.
 int64_t InputBytes(const Collective& call, int size);
 int64_t OutputBytes(const Collective& call, int size, int rank);
-// The call of one block of an all_gather or a reduce_scatter.
+// The call of one block.
 Collective BlockOf(const Collective& call, int64_t block, int size);
 // "all_reduce f32 x 1000 sum"
 std::string ToString(const Collective& call);

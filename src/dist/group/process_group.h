@@ -172,8 +172,8 @@ class ProcessGroup {
   // Enqueues several calls. Requires that none reads the output of another. A group that can joins them into one.
   void EnqueueAll(std::span<const Collective> calls);
   virtual bool is_stream_ordered() const { return false; }
-  // Whether an all_gather or a reduce_scatter may have several blocks, in each of which the pieces of all ranks follow
-  // one another. Other groups take one block.
+  // Whether gathers, reduce-scatters and exchanges may have several blocks, in each of which the pieces of all ranks
+  // follow one another. Other groups take one block.
   virtual bool takes_blocks() const { return false; }
 
   // Makes every call on this group throw AbortedError, including calls that wait now, on this rank and if possible on

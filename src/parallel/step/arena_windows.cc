@@ -86,7 +86,7 @@ absl::Status CheckGather(const StepOptions& options, const StepPlans* plans, Dev
   if (options.gather != GatherMode::kCopy || Has(options, plans, device, Moves)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("expected gathers over several GPUs, as copy asks for, of weights by fsdp full or of activations by "
-                  "sequence_parallel, or exchanges by precision.wire bf16, got {}; give kernels",
+                  "sequence_parallel, or reduce-scatters in bf16, got {}; give kernels",
                   device == DeviceKind::kCpu ? "device cpu" : "a step without them"));
 }
 

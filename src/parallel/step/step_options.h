@@ -29,7 +29,11 @@ struct StepOptions {
   // The kernels of the device that runs the step. Ops without a kernel become their compositions.
   const KernelTable* kernels = nullptr;
 
-  PartitionOptions partition() const { return {.mesh = model.mesh, .check = check, .kernels = kernels}; }
+  // Copy engines exchange the terms of sums in bf16, unless symmetric kernels make these sums.
+  PartitionOptions partition() const {
+    bool exchange = gather == GatherMode::kCopy && !symmetric_memory;
+    return {.mesh = model.mesh, .check = check, .kernels = kernels, .exchange_terms = exchange};
+  }
 };
 
 // Only the range of f16 is so small that it needs a loss scale.

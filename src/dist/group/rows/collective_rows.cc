@@ -28,15 +28,6 @@ size_t AllReduceBytes(const KernelCall& call, const ProcessGroup& g) {
   return HasWire(call) ? WireAllReduceBytes(call, g.size()) : 0;
 }
 
-// Whether the group moves the chunks from or to their places in the whole tensor. Packing copies the tensor once more,
-// and costs less than many calls, or than those of blocks that cannot be read in whole vectors.
-bool IsDirect(const ChunkLayout& layout, const ProcessGroup& group) {
-  constexpr int64_t kMostBlocks = 64, kVector = 16;
-  if (layout.contiguous()) return true;
-  return group.takes_blocks() && layout.even() && layout.outer <= kMostBlocks &&
-         layout.chunk * layout.inner_bytes % kVector == 0;
-}
-
 size_t AllGatherBytes(const KernelCall& call, const ProcessGroup& g) {
   ChunkLayout layout = GatherLayout(call, "dim", g.size());
   return IsDirect(layout, g) ? 0 : size_t(layout.packed_bytes());
@@ -64,7 +55,7 @@ struct AllGatherRow {
 };
 
 size_t ReduceScatterBytes(const KernelCall& call, const ProcessGroup& g) {
-  if (HasWire(call)) return WireScatterBytes(call, g.size());
+  if (HasWire(call)) return WireScatterBytes(call, g);
   ChunkLayout layout = SplitLayout(call, "dim", g.size());
   return IsDirect(layout, g) ? 0 : size_t(layout.packed_bytes());
 }

@@ -54,6 +54,15 @@ inline ChunkLayout SplitLayout(const KernelCall& call, AttrName<int64_t> dim_nam
   return ChunkLayout(call.in[0], dim, call.out[0].dim(dim).capacity, ranks);
 }
 
+// Whether the group moves the chunks from or to their places in the whole tensor. Packing copies the tensor once more,
+// and costs less than many calls, or than those of blocks that cannot be read in whole vectors.
+inline bool IsDirect(const ChunkLayout& layout, const ProcessGroup& group) {
+  constexpr int64_t kMostBlocks = 64, kVector = 16;
+  if (layout.contiguous()) return true;
+  return group.takes_blocks() && layout.even() && layout.outer <= kMostBlocks &&
+         layout.chunk * layout.inner_bytes % kVector == 0;
+}
+
 template <class Row, DeviceKind kind>
 void RunRow(const KernelCall& call) {
   Row row(call, GroupOf<kind>(call));

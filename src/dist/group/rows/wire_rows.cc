@@ -31,23 +31,23 @@ void Set(Collective& c, CollectiveOp op, const WireHalves& halves) {
 }
 
 // Whether the terms can be sent from where they are.
-bool SendsInput(const KernelCall& call, const ChunkLayout& layout) {
-  return call.in[0].dtype == DType::kBF16 && layout.contiguous();
+bool SendsInput(const KernelCall& call, const ChunkLayout& layout, const ProcessGroup& group) {
+  return call.in[0].dtype == DType::kBF16 && IsDirect(layout, group);
 }
 
 }  // namespace
 
 bool HasWire(const KernelCall& call) { return WireOf(*call.attrs).has_value(); }
 
-size_t WireScatterBytes(const KernelCall& call, int ranks) {
-  ChunkLayout layout = NarrowLayout(call, ranks);
-  return size_t((SendsInput(call, layout) ? 1 : 2) * PartBytes(layout.packed_bytes()));
+size_t WireScatterBytes(const KernelCall& call, const ProcessGroup& g) {
+  ChunkLayout layout = NarrowLayout(call, g.size());
+  return size_t((SendsInput(call, layout, g) ? 1 : 2) * PartBytes(layout.packed_bytes()));
 }
 
 WireScatterRow::WireScatterRow(const KernelCall& call, ProcessGroup& g)
     : group(g), layout(NarrowLayout(call, g.size())), in(call.in[0]), out(call.out[0]), c(call) {
   BF16 *first = FirstHalf(call), *second = SecondHalf(call, layout.packed_bytes());
-  bool narrows = in.dtype != DType::kBF16, packs = !layout.contiguous();
+  bool narrows = in.dtype != DType::kBF16, packs = !IsDirect(layout, g);
   if (narrows) narrow = first;
   if (packs) packed = narrows ? second : first;
   c.op = CollectiveOp::kAllToAll;
@@ -55,6 +55,7 @@ WireScatterRow::WireScatterRow(const KernelCall& call, ProcessGroup& g)
   c.in = packs ? packed : narrows ? narrow : in.data;
   c.out = c.in == first ? second : first;
   c.count = layout.block_bytes() / kElement;
+  c.blocks = packs ? 1 : layout.outer;
 }
 
 void WireScatterRow::Pack() const {
@@ -63,7 +64,11 @@ void WireScatterRow::Pack() const {
 }
 
 void WireScatterRow::Unpack() const {
-  group.SumChunks(out.data, DType::kF32, static_cast<const BF16*>(c.out), group.size(), c.count);
+  int64_t count = c.count / c.blocks, bytes = count * int64_t(SizeOf(out.dtype));
+  auto* terms = static_cast<const BF16*>(c.out);
+  for (int64_t block = 0; block < c.blocks; block++)
+    group.SumChunks(static_cast<char*>(out.data) + block * bytes, out.dtype, terms + block * group.size() * count,
+                    group.size(), count);
 }
 
 size_t WireAllReduceBytes(const KernelCall& call, int ranks) {

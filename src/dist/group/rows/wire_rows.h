@@ -25,7 +25,7 @@ struct WireScatterRow {
   BF16 *narrow = nullptr, *packed = nullptr;  // in the workspace; null if the input is narrow, or packed, already
   RowCollective c;
 };
-size_t WireScatterBytes(const KernelCall& call, int ranks);  // bytes of the workspace
+size_t WireScatterBytes(const KernelCall& call, const ProcessGroup& g);  // bytes of the workspace
 
 // The workspace of an all_reduce: two halves, each as large as all chunks in bf16.
 struct WireHalves {
