@@ -1,5 +1,6 @@
 #include "weft/dist/group/local/local_group.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -223,6 +224,33 @@ TEST(LocalGroup, DifferentCallsAreAnError) {
   ExpectParts(differ(f32, gather), {"all_reduce", "all_gather"});
   ExpectParts(differ(shift, further), {"shift f32 x 3 peer 0", "shift f32 x 3 peer 1"});
   EXPECT_EQ(differ(f32, f32), "");
+}
+
+// One rank is wrong about one piece: `to` expects an element more than `from` has for it. The counts and tensors of
+// each rank end with its call, so a rank that still reads those of another reads freed memory.
+void CallWithOneWrongCount(ProcessGroup& group, CollectiveOp op, int64_t n, int from, int to) {
+  std::vector<int64_t> send(size_t(group.size()), n), recv = send;
+  if (group.rank() == to) recv[size_t(from)]++;
+  std::vector<float> in(size_t(n * group.size())), out(in.size() + 1);
+  if (op == CollectiveOp::kAllGatherV)
+    group.AllGatherV(in.data(), out.data(), recv, DType::kF32);
+  else
+    group.AllToAllV(in.data(), send, out.data(), recv, DType::kF32);
+}
+
+TEST(LocalGroup, AWrongCountOfOnePieceIsAnErrorOnEveryRank) {
+  for (CollectiveOp op : {CollectiveOp::kAllGatherV, CollectiveOp::kAllToAllV})
+    for (int64_t n : {1, 20000})
+      for (int from = 0; from < 4; from++)
+        for (int to = 0; to < 4; to++) {
+          if (from == to && op == CollectiveOp::kAllGatherV) continue;  // one count says both
+          OnWorld(4, [&](ProcessGroup& group) {
+            std::string text = test::ErrorOf([&] { CallWithOneWrongCount(group, op, n, from, to); });
+            ExpectParts(text,
+                        {fmt::format("rank {} expects {} elements of rank {}, which has {} for it", to, n + 1, from, n)
+                             .c_str()});
+          });
+        }
 }
 
 TEST(LocalGroup, WrongArgumentsAreRefused) {

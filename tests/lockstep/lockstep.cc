@@ -21,6 +21,7 @@ class LockstepWorld {
       bool published = false;
       Collective call;
       std::vector<std::byte> input;
+      std::vector<int64_t> counts;
     };
     std::vector<Slot> slots;
   };
@@ -45,6 +46,7 @@ class LockstepWorld {
     slot.input.assign(bytes, bytes + InputBytes(call, size));
     slot.call = call;
     slot.call.in = slot.input.data();
+    KeepCounts(slot.call, slot.counts);
     slot.published = any_published_ = true;
   }
   Pass pass() const { return pass_; }

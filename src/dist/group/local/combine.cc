@@ -23,6 +23,11 @@ void Reduce(const Collective& call, int size, CallOfRank calls, int64_t first) {
   ReduceInRankOrder(inputs, call.out, call.count, call.dtype, call.reduce);
 }
 
+// Returns the number of elements that a rank's call has for rank `to`.
+int64_t Given(const Collective& call, int to) {
+  return call.op == Op::kAllToAllV ? call.send_counts[size_t(to)] : call.count;
+}
+
 // Joins pieces of uneven size, each from the place where rank r's input has the piece for `rank`.
 void JoinUneven(const Collective& call, int rank, int size, CallOfRank calls) {
   int64_t offset = 0;
@@ -36,22 +41,36 @@ void JoinUneven(const Collective& call, int rank, int size, CallOfRank calls) {
   }
 }
 
+// Checks the pieces of all ranks, because one that concerns two ranks must end the call on all.
+void CheckCounts(int size, CallOfRank calls) {
+  for (int to = 0; to < size; to++)
+    for (int from = 0; from < size; from++) {
+      int64_t expected = calls(to).recv_counts[size_t(from)], given = Given(calls(from), to);
+      WEFT_CHECK(expected == given,
+                 fmt::format("rank {} expects {} elements of rank {}, which has {} for it", to, expected, from, given));
+    }
+}
+
 }  // namespace
 
+void KeepCounts(Collective& call, std::vector<int64_t>& kept) {
+  size_t sends = call.send_counts.size();
+  kept.assign(call.send_counts.begin(), call.send_counts.end());
+  kept.insert(kept.end(), call.recv_counts.begin(), call.recv_counts.end());
+  call.send_counts = std::span(kept).first(sends);
+  call.recv_counts = std::span(kept).subspan(sends);
+}
+
 void CheckCalls(const Collective& call, int rank, int size, CallOfRank calls) {
+  const bool own_counts = Traits(call.op).own_counts;
   for (int r = 0; r < size; r++) {
     const Collective& other = calls(r);
-    bool same =
-        other.op == call.op && other.dtype == call.dtype && other.reduce == call.reduce && other.peer == call.peer;
-    if (same && call.op == Op::kAllGatherV)
-      same = other.count == call.recv_counts[size_t(r)];
-    else if (same && call.op == Op::kAllToAllV)
-      same = other.send_counts[size_t(rank)] == call.recv_counts[size_t(r)];
-    else if (same)
-      same = other.count == call.count;
+    bool same = other.op == call.op && other.dtype == call.dtype && other.reduce == call.reduce &&
+                other.peer == call.peer && (own_counts || other.count == call.count);
     WEFT_CHECK(same,
                fmt::format("rank {} calls {} here, but rank {} calls {}", rank, ToString(call), r, ToString(other)));
   }
+  if (own_counts) CheckCounts(size, calls);
 }
 
 void Combine(const Collective& call, int rank, int size, CallOfRank calls) {

@@ -66,7 +66,8 @@ void LocalGroup::Publish(const Collective& call) {
   LocalRoom::Slot& slot = room_->slot(sequence_, rank());
   int64_t bytes = InputBytes(call, size());
   slot.call = call;
-  slot.inlined = bytes <= LocalRoom::kInlineBytes && call.op != Op::kAllToAllV;  // other ranks read its span of counts
+  KeepCounts(slot.call, slot.counts);
+  slot.inlined = bytes <= LocalRoom::kInlineBytes;
   if (!slot.inlined) return;
   bool has_input = bytes > 0 && (call.op != Op::kBroadcast || call.peer == rank());
   if (has_input) std::memcpy(slot.copy, call.in, size_t(bytes));

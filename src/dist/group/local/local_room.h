@@ -22,7 +22,8 @@ class LocalRoom {
   static constexpr int64_t kInlineBytes = 16384;  // a copy of them costs less than a barrier
 
   struct Slot {
-    Collective call;  // with the sender's pointers; `in` points to `copy` if the input is small
+    Collective call;              // with the sender's pointers; `in` points to `copy` if the input is small
+    std::vector<int64_t> counts;  // those of `call`
     bool inlined = false;
     alignas(64) std::byte copy[kInlineBytes];
   };
