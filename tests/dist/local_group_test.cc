@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <functional>
@@ -251,6 +252,32 @@ TEST(LocalGroup, AWrongCountOfOnePieceIsAnErrorOnEveryRank) {
                              .c_str()});
           });
         }
+}
+
+// A call of rank 1 ends by an abort while rank 0 may still read its memory. Rank 1 then overwrites it, as an unwinding
+// rank frees it. Rank 0 must have read none of that.
+TEST(LocalGroup, ACallThatIsAbortedEndsAfterAllReads) {
+  constexpr int64_t kCount = 1 << 20;
+  for (CollectiveOp op :
+       {CollectiveOp::kAllReduce, CollectiveOp::kReduce, CollectiveOp::kAllGather, CollectiveOp::kSend})
+    for (int round = 0; round < 12; round++)
+      OnWorld(2, [&](ProcessGroup& group) {
+        bool leaves = group.rank() == 1;
+        std::vector<float> in(size_t(kCount), 1), out(2 * in.size());
+        Collective call{.op = op, .in = in.data(), .out = out.data(), .count = kCount};
+        if (op == CollectiveOp::kSend) call.peer = 1 - group.rank();
+        if (op == CollectiveOp::kSend && !leaves) call.op = CollectiveOp::kRecv;
+        group.Barrier();
+        std::thread stop([&] {
+          std::this_thread::sleep_for(round * 100us);
+          if (leaves) group.Abort("stop");
+        });
+        test::ErrorOf([&] { group.Run(call); });
+        for (auto* memory : {&in, &out})
+          if (leaves) std::fill(memory->begin(), memory->end(), 100);
+        stop.join();
+        EXPECT_TRUE(leaves || *std::max_element(out.begin(), out.end()) < 100) << Name(op) << " in round " << round;
+      });
 }
 
 TEST(LocalGroup, WrongArgumentsAreRefused) {

@@ -43,6 +43,7 @@ void LocalGroup::Execute(const Collective& call, uint64_t sequence, Deadline dea
       Exchange(call, sequence, deadline);
   } catch (const std::exception& e) {
     room_->Abort(fmt::format("rank {} failed in {} #{}: {}", rank(), Name(call.op), sequence, e.what()));
+    room_->AwaitReaders();
     throw;
   }
 }
@@ -55,11 +56,14 @@ void LocalGroup::Exchange(const Collective& call, uint64_t sequence, Deadline de
   CheckCalls(call, rank(), size(), calls);
   bool inlined = true;
   for (int r = 0; r < size(); r++) inlined &= room_->slot(sequence, r).inlined;
-  if (call.op == Op::kAllReduce && !inlined)
+  if (inlined) return Combine(call, rank(), size(), calls);
+  if (call.op == Op::kAllReduce) {
     AllReduceLarge(call, deadline);
-  else
+  } else {
+    LocalRoom::Reading reading(*room_);
     Combine(call, rank(), size(), calls);
-  if (!inlined) room_->Arrive(rank(), sequence, deadline);
+  }
+  room_->Arrive(rank(), sequence, deadline);
 }
 
 void LocalGroup::Publish(const Collective& call) {
@@ -81,8 +85,12 @@ void LocalGroup::AllReduceLarge(const Collective& call, Deadline deadline) {
   auto begin = [&](int r) { return call.count * r / n; };
   int64_t first = begin(rank()), count = begin(rank() + 1) - first;
   for (int r = 0; r < n; r++) inputs_[size_t(r)] = At(room_->slot(sequence_, r).call.in, first, call.dtype);
-  ReduceInRankOrder(inputs_, At(call.out, first, call.dtype), count, call.dtype, call.reduce);
+  {
+    LocalRoom::Reading reading(*room_);
+    ReduceInRankOrder(inputs_, At(call.out, first, call.dtype), count, call.dtype, call.reduce);
+  }
   room_->Arrive(rank(), sequence_, deadline);
+  LocalRoom::Reading reading(*room_);
   for (int i = 1; i < n; i++) {
     int r = (rank() + i) % n;
     const void* out = room_->slot(sequence_, r).call.out;

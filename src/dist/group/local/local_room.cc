@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <thread>
 
 #include "weft/core/host/cores.h"
 
@@ -15,12 +16,11 @@ LocalRoom::LocalRoom(int size)
       last_seen_(size_t(size)),
       mails_(size_t(size) * size_t(size)) {}
 
+// The lock is held to the end, so that all words have the bit when another rank's call returns.
 void LocalRoom::Abort(const std::string& reason) {
-  {
-    std::lock_guard lock(reason_mutex_);
-    if (!reason_.empty()) return;  // only the first reason counts
-    reason_ = reason;
-  }
+  std::lock_guard lock(reason_mutex_);
+  if (!reason_.empty()) return;  // only the first reason counts
+  reason_ = reason;
   generation_.Or(kAborted);
   for (Mail& m : mails_) {
     m.posted.Or(kAborted);
@@ -31,6 +31,19 @@ void LocalRoom::Abort(const std::string& reason) {
 void LocalRoom::ThrowAborted() {
   std::lock_guard lock(reason_mutex_);
   throw AbortedError("aborted: " + reason_);
+}
+
+// A reader counts itself before it looks for the abort, and AwaitReaders looks for readers after the abort. All of this
+// is sequentially consistent, so either the reader sees the abort or AwaitReaders sees the reader.
+LocalRoom::Reading::Reading(LocalRoom& room) : room_(room) {
+  room_.readers_.fetch_add(1);
+  if ((room_.generation_.load() & kAborted) == 0) return;
+  room_.readers_.fetch_sub(1);
+  room_.ThrowAborted();
+}
+
+void LocalRoom::AwaitReaders() const {
+  while (readers_.load() > 0) std::this_thread::yield();  // they copy, and wait for nobody
 }
 
 void LocalRoom::Arrive(int rank, uint64_t sequence, Deadline deadline) {
@@ -74,6 +87,7 @@ void LocalRoom::Send(int from, int to, uint64_t number, const Collective& call, 
 void LocalRoom::Recv(int from, int to, uint64_t number, const Collective& call, Deadline deadline) {
   Mail& m = mail(from, to);
   WaitFor(m.posted, uint32_t(number - 1) * 2, deadline, "send", from);
+  Reading reading(*this);
   WEFT_CHECK(m.call.count == call.count && m.call.dtype == call.dtype,
              fmt::format("rank {} sends {}, rank {} expects {}", from, ToString(m.call), to, ToString(call)));
   if (call.count) std::memcpy(call.out, m.call.in, size_t(call.count) * SizeOf(call.dtype));

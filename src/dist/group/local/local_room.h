@@ -1,9 +1,10 @@
 // LocalRoom: the shared state of one in-process group: a slot per rank, a barrier, mailboxes, and an abort flag.
 //
 // To run a collective, a rank publishes its slot, passes the barrier and reads the slots of the others. A second
-// barrier before return keeps the memory that others read valid. There are two sets of slots, used in turn. A rank that
-// writes a set for call k + 2 has passed the barrier of call k + 1, so all ranks have finished reading it for call k. A
-// small input is copied into the slot, which saves the second barrier.
+// barrier before return keeps the memory that others read valid. A rank that an error ends waits for its readers
+// instead. There are two sets of slots, used in turn. A rank that writes a set for call k + 2 has passed the barrier of
+// call k + 1, so all ranks have finished reading it for call k. A small input is copied into the slot, which saves the
+// second barrier.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -31,6 +32,20 @@ class LocalRoom {
   explicit LocalRoom(int size);
 
   Slot& slot(uint64_t sequence, int rank) { return slots_[(sequence & 1) * size_t(size_) + size_t(rank)]; }
+  // While one exists, its rank may read memory of the others. Throws AbortedError after Abort.
+  class Reading {
+   public:
+    explicit Reading(LocalRoom& room);
+    Reading(const Reading&) = delete;
+    Reading& operator=(const Reading&) = delete;
+    ~Reading() { room_.readers_.fetch_sub(1); }
+
+   private:
+    LocalRoom& room_;
+  };
+  // Blocks until no rank reads. A rank must call it after Abort and before it frees its memory.
+  void AwaitReaders() const;
+
   // Blocks until all ranks have arrived. Throws Error at the deadline, naming the late ranks, and AbortedError after
   // Abort.
   void Arrive(int rank, uint64_t sequence, Deadline deadline);
@@ -55,6 +70,7 @@ class LocalRoom {
   WaitWord::Patience patience_;  // spins only if there is a core for every rank
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) WaitWord generation_;
+  alignas(64) std::atomic<int> readers_{0};
   std::vector<Slot> slots_;
   std::vector<std::atomic<uint64_t>> last_seen_;  // the last call of each rank, for error messages
   std::vector<Mail> mails_;
