@@ -24,6 +24,7 @@
 #include "weft/core/base/error.h"
 #include "weft/core/base/memory.h"
 #include "weft/core/base/process_memory.h"
+#include "weft/core/host/control_groups.h"
 #include "weft/core/host/host_name.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/collective_fault.h"
@@ -54,6 +55,7 @@ Finding Processor() {
   if (__builtin_cpu_supports("avx512bf16")) features.push_back("AVX-512 BF16");
   f.fact = fmt::format("{} threads, {}", std::thread::hardware_concurrency(),
                        features.empty() ? "no AVX2" : fmt::format("{}", fmt::join(features, ", ")));
+  if (auto quota = CoreQuota()) f.fact += fmt::format(", a CPU quota of {} core{}", *quota, *quota == 1 ? "" : "s");
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return f;
   f.grade = Finding::kFault;
   f.remedy = "the kernels are built for x86-64-v3; configure with -DWEFT_ARCH=native and build on this host";

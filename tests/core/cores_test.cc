@@ -5,8 +5,12 @@
 #include <sched.h>
 
 #include <bit>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 #include <vector>
+
+#include "weft/core/host/control_groups.h"
 
 namespace weft {
 namespace {
@@ -23,9 +27,9 @@ CoreSet Cores(int first, int last) {
   return Cores(cores);
 }
 
-std::vector<int> Shares(const std::vector<CoreSet>& host) {
+std::vector<int> Shares(const std::vector<CoreSet>& host, std::optional<int> quota = std::nullopt) {
   std::vector<int> shares;
-  for (const CoreSet& mine : host) shares.push_back(ShareOfCores(mine, host));
+  for (const CoreSet& mine : host) shares.push_back(ShareOfCores(mine, host, quota));
   return shares;
 }
 
@@ -74,15 +78,90 @@ TEST(Cores, SetsThatOverlapDivideWhatTheyShare) {
   EXPECT_EQ(Shares({Cores(0, 5), Cores(4, 9)}), (std::vector<int>{5, 5}));
 }
 
-// Over all sets of four cores: the shares together are at most the cores of the host, not counting those of one core,
-// which may have been less than one.
+// docker --cpus=4 on a host of 64 cores, with sets that a quota does not narrow.
+TEST(Cores, RanksDivideAQuotaAsTheirSets) {
+  EXPECT_EQ(Shares({Cores(0, 63)}, 4), std::vector<int>{4});
+  EXPECT_EQ(Shares({Cores(0, 63)}, 64), std::vector<int>{64});
+  EXPECT_EQ(Shares({Cores(0, 63)}, 100), std::vector<int>{64});
+  EXPECT_EQ(Shares({Cores(0, 63), Cores(0, 63)}, 4), (std::vector<int>{2, 2}));
+  EXPECT_EQ(Shares({Cores(0, 8), Cores(0, 8), Cores(0, 8)}, 3), (std::vector<int>{1, 1, 1}));
+  EXPECT_EQ(Shares({Cores(0, 63), Cores(0, 63)}, 1), (std::vector<int>{1, 1}));  // more ranks than cores
+  EXPECT_EQ(Shares({Cores(0, 5), Cores(6, 7)}, 4), (std::vector<int>{3, 1}));
+}
+
+// Over all sets of four cores and all quotas: the shares together are at most the quota and the cores of the host, not
+// counting those of one core, which may have been less than one.
 TEST(Cores, SharesFitTheHost) {
   for (unsigned bits = 0; bits < 1u << 12; bits++) {
     std::vector<CoreSet> host;
     for (unsigned rank = 0; rank < 3; rank++) host.emplace_back(1, char(bits >> (4 * rank) & 15));
     int cores = std::popcount((bits | bits >> 4 | bits >> 8) & 15), sum = 0;
-    for (int share : Shares(host)) sum += share > 1 ? share : 0;
-    EXPECT_LE(sum, cores) << bits;
+    for (int quota = 1; quota <= 5; quota++, sum = 0) {
+      for (int share : Shares(host, quota)) sum += share > 1 ? share : 0;
+      EXPECT_LE(sum, std::min(cores, quota)) << bits << " of " << quota;
+    }
+  }
+}
+
+// A folder in place of /, with files of control groups.
+class CoreQuotas : public testing::Test {
+ protected:
+  void SetUp() override { TearDown(); }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void Write(const std::string& path, const std::string& text) {
+    std::filesystem::path file = root_ / path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  void Version1(const std::string& group, const std::string& quota, const std::string& period) {
+    Write("sys/fs/cgroup/cpu" + group + "/cpu.cfs_quota_us", quota + "\n");
+    Write("sys/fs/cgroup/cpu" + group + "/cpu.cfs_period_us", period + "\n");
+  }
+  std::optional<int> Now() const { return CoreQuota(root_.string()); }
+
+  std::filesystem::path root_ = std::filesystem::path(testing::TempDir()) / "core_quotas";
+};
+
+TEST_F(CoreQuotas, AreTheLeastOfTheGroupAndThoseAboveIt) {
+  EXPECT_EQ(Now(), std::nullopt);
+  Write("proc/self/cgroup", "1:cpu:/old\n0::/job/step\n");
+  Write("sys/fs/cgroup/job/step/cpu.max", "max 100000\n");
+  EXPECT_EQ(Now(), std::nullopt);
+  Write("sys/fs/cgroup/job/cpu.max", "400000 100000\n");
+  EXPECT_EQ(Now(), 4);
+  Write("sys/fs/cgroup/job/step/cpu.max", "25000 10000\n");
+  EXPECT_EQ(Now(), 3);  // two and a half
+  Write("sys/fs/cgroup/cpu.max", "10000 100000\n");
+  EXPECT_EQ(Now(), 1);
+  Write("sys/fs/cgroup/cpu.max", "max 100000\n");
+  Write("sys/fs/cgroup/other/cpu.max", "10000 100000\n");
+  EXPECT_EQ(Now(), 3);
+}
+
+TEST_F(CoreQuotas, OfVersion1AreHeeded) {
+  Write("proc/self/cgroup", "9:name=systemd:/\n5:cpuacct,cpu:/job/step\n1:cpuset:/other\n0::/\n");
+  Version1("", "-1", "100000");
+  Version1("/job/step", "-1", "100000");
+  EXPECT_EQ(Now(), std::nullopt);
+  Version1("/job", "150000", "100000");
+  EXPECT_EQ(Now(), 2);
+  Version1("/job/step", "50000", "100000");
+  EXPECT_EQ(Now(), 1);
+  Version1("/other", "1000", "100000");
+  Version1("/job/step", "-1", "100000");
+  EXPECT_EQ(Now(), 2);
+}
+
+TEST_F(CoreQuotas, OfAContainerAreAtItsRoot) {
+  Write("proc/self/cgroup", "0::/docker/1f\n");
+  Write("sys/fs/cgroup/cpu.max", "200000 100000\n");
+  EXPECT_EQ(Now(), 2);
+}
+
+TEST_F(CoreQuotas, ThatMakeNoSenseAreNone) {
+  for (const char* text : {"", "max", "max max", "0 100000", "-5 100000", "100000", "100000 0", "a b", "9e99 1"}) {
+    Write("sys/fs/cgroup/cpu.max", text);
+    EXPECT_EQ(Now(), std::nullopt) << text;
   }
 }
 

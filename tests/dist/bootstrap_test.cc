@@ -17,6 +17,7 @@
 
 #include "collective_law.h"
 #include "error_of.h"
+#include "weft/core/host/control_groups.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/net/tcp_exchange.h"
@@ -239,7 +240,7 @@ TEST(Bootstrap, RanksShareOnlyCoresOfBoth) {
   std::vector<int> cores;
   for (int core = 0; core < CPU_SETSIZE; core++)
     if (CPU_ISSET(core, &before)) cores.push_back(core);
-  if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
+  if (cores.size() < 2 || CoreQuota().value_or(2) < 2) GTEST_SKIP() << "needs two cores";
   auto counts = [&](const std::vector<std::vector<int>>& bound) {
     int port = FreePort();
     return Fork(int(bound.size()), [&](int rank) {

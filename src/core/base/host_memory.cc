@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <vector>
 
-#include "absl/strings/str_split.h"
+#include "weft/core/host/control_groups.h"
 
 namespace weft {
 namespace {
@@ -28,14 +27,14 @@ size_t NumberOf(const std::string& path, const std::string& key) {
 // Reads a file of one number. Returns false if the file is missing or contains "max".
 bool Read(const fs::path& path, size_t& number) { return bool(std::ifstream(path) >> number); }
 
-// Control groups of one version: their folder, the files with a group's limit and use, and the key in memory.stat for
-// the group's file pages that it could drop.
+// Control groups of one version: the files with a group's limit and use, and the key in memory.stat for the group's
+// file pages that it could drop.
 struct Version {
-  const char *folder, *limit, *used, *droppable;
+  int number;
+  const char *limit, *used, *droppable;
 };
-constexpr Version kVersion1{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-                            "total_inactive_file"},
-    kVersion2{"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
+constexpr Version kVersions[] = {{1, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
+                                 {2, "memory.max", "memory.current", "inactive_file"}};
 
 // Lowers `memory` to what the group of `folder` may still take. Returns false if there is no such group.
 bool Narrow(Memory& memory, const fs::path& folder, const Version& version) {
@@ -48,33 +47,14 @@ bool Narrow(Memory& memory, const fs::path& folder, const Version& version) {
   return true;
 }
 
-// Whether a line of /proc/self/cgroup, "number:controllers:path", is for the version's memory controller.
-bool IsOf(const std::string& line, const Version& version) {
-  if (version.folder == kVersion2.folder) return line.starts_with("0::");
-  size_t begin = line.find(':') + 1;
-  std::vector<std::string> controllers = absl::StrSplit(line.substr(begin, line.find(':', begin) - begin), ',');
-  return std::find(controllers.begin(), controllers.end(), "memory") != controllers.end();
-}
-
-// Returns the group of this process, for example "/user.slice/x".
-fs::path GroupOf(const std::string& root, const Version& version) {
-  std::ifstream file(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);)
-    if (IsOf(line, version)) return line.substr(line.find(':', line.find(':') + 1) + 1);
-  return "/";
-}
-
-// Applies the limits of this process's group and of the groups above it. In a container the process's own path may not
-// exist, because its group is mounted as the root. In version 1 a group bounds the groups below it only if
-// use_hierarchy is set.
+// Applies the limits of this process's group and of the groups above it. In version 1 a group bounds the groups below
+// it only if use_hierarchy is set.
 void NarrowToGroups(Memory& memory, const std::string& root, const Version& version) {
   bool own = true;
-  for (fs::path group = GroupOf(root, version);; group = group.parent_path()) {
-    fs::path folder = root + version.folder + group.string();
+  for (const fs::path folder : ControlGroups(version.number, "memory", root)) {
     size_t bounds_others = 1;
     Read(folder / "memory.use_hierarchy", bounds_others);
     if ((own || bounds_others) && Narrow(memory, folder, version)) own = false;
-    if (group == group.parent_path()) return;
   }
 }
 
@@ -94,7 +74,7 @@ Memory HostMemory(const std::string& root) {
   std::string meminfo = root + "/proc/meminfo";
   Memory memory{NumberOf(meminfo, "MemAvailable:") * kKibi, NumberOf(meminfo, "MemTotal:") * kKibi};
   NarrowToCommitLimit(memory, root);
-  for (const Version& version : {kVersion1, kVersion2}) NarrowToGroups(memory, root, version);
+  for (const Version& version : kVersions) NarrowToGroups(memory, root, version);
   return memory;
 }
 

@@ -27,6 +27,22 @@ void Add(CoreSet& cores, size_t core) {
   cores[core / 8] = char(uint8_t(cores[core / 8]) | 1u << core % 8);
 }
 
+int Count(std::string_view cores) {
+  int count = 0;
+  for (char byte : cores) count += std::popcount(uint8_t(byte));
+  return count;
+}
+
+// Returns the cores that are in any of the sets.
+CoreSet Union(std::span<const CoreSet> sets) {
+  CoreSet all;
+  for (const CoreSet& set : sets) {
+    all.resize(std::max(all.size(), set.size()));
+    for (size_t i = 0; i < set.size(); i++) all[i] = char(uint8_t(all[i]) | uint8_t(set[i]));
+  }
+  return all;
+}
+
 }  // namespace
 
 CoreSet AvailableCoreSet() {
@@ -44,19 +60,16 @@ CoreSet AvailableCoreSet() {
   return cores;
 }
 
-int AvailableCores() {
-  int count = 0;
-  for (char byte : AvailableCoreSet()) count += std::popcount(uint8_t(byte));
-  return count;
-}
+int AvailableCores() { return Count(AvailableCoreSet()); }
 
-int ShareOfCores(std::string_view mine, std::span<const CoreSet> host) {
+int ShareOfCores(std::string_view mine, std::span<const CoreSet> host, std::optional<int> quota) {
   std::map<int, int> shared;  // by number of ranks that share a core: how many such cores
   for (size_t core = 0; core < 8 * mine.size(); core++)
     if (Has(mine, core))
       shared[int(std::count_if(host.begin(), host.end(), [&](const CoreSet& cores) { return Has(cores, core); }))]++;
   double share = 1e-9;  // so that a third and two thirds are 1 in spite of rounding
   for (auto [ranks, cores] : shared) share += double(cores) / std::max(1, ranks);
+  if (quota) share *= std::min(1.0, double(*quota) / Count(Union(host)));
   return std::max(1, int(share));
 }
 

@@ -1,5 +1,6 @@
 // The cores on which this process may run.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +18,8 @@ int AvailableCores();
 
 // Returns how many of the cores `mine` one rank may keep busy if those of `host` are the sets of all ranks of the host,
 // including this one. Ranks share a core equally if their sets contain it. So ranks that are bound to cores of their
-// own keep them all, and ranks that may use the same cores divide them. Returns at least 1.
-int ShareOfCores(std::string_view mine, std::span<const CoreSet> host);
+// own keep them all, and ranks that may use the same cores divide them. If the quota of all these ranks together
+// (CoreQuota) is less than the cores of their sets, each share is less in the same ratio. Returns at least 1.
+int ShareOfCores(std::string_view mine, std::span<const CoreSet> host, std::optional<int> quota = std::nullopt);
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "weft/core/base/error.h"
+#include "weft/core/host/control_groups.h"
 #include "weft/core/host/cores.h"
 #include "weft/core/host/host_name.h"
 #include "weft/dist/net/descriptor_limit.h"
@@ -155,7 +156,7 @@ void Bootstrap::MeetHost(const std::vector<std::string>& all, const std::string&
     host.emplace_back(theirs.substr(identity.size()));
   }
   local_size_ = int(host.size());
-  cores_ = ShareOfCores(host[size_t(local_rank_)], host);
+  cores_ = ShareOfCores(host[size_t(local_rank_)], host, CoreQuota());
 }
 
 // Rank 0 contributes a random number, so that two jobs with the same secret have different keys.
