@@ -26,7 +26,7 @@ Optimizer Of(const std::string& name) {
   return optimizer;
 }
 ParameterGroup By(const std::string& match, const std::string& optimizer, double lr_scale = 1) {
-  return {.match = match, .lr_scale = lr_scale, .rule = FindOptimizer(optimizer), .options = Of(optimizer).options};
+  return {.match = match, .lr_scale = lr_scale, .rule = &OptimizerNamed(optimizer), .options = Of(optimizer).options};
 }
 
 Job JobOf(const std::string& optimizer, std::vector<ParameterGroup> groups = {}) {

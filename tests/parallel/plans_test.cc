@@ -43,23 +43,32 @@ uint64_t HashOf(const ShardingPlan& plan, Job job, const Layout& layout) {
   return TrainingStep(job.model, OptionsOf(job, layout)).CommHash();
 }
 
-TEST(NamedPlans, AreFoundByName) {
+// Returns "expected one of" and the names of a table.
+std::string OneOf(const auto& rows) {
+  std::string names;
+  for (const auto* row : rows) names += (names.empty() ? "" : ", ") + std::string(row->name);
+  return ": expected one of " + names;
+}
+
+TEST(NamedPlans, AreFoundByNameOrListed) {
   for (const char* name : {"megatron", "bert", "marian", "vocabulary", "none"}) {
     ASSERT_NE(FindPlan(name), nullptr) << name;
     EXPECT_STREQ(FindPlan(name)->name, name);
+    EXPECT_EQ(&PlanNamed(name), FindPlan(name));
   }
   EXPECT_EQ(FindPlan("megatorn"), nullptr);
+  std::string error = test::ErrorOf([] { PlanNamed("megatorn"); });
+  EXPECT_TRUE(error.starts_with("PlanNamed at plans_test.cc:")) << error;
+  EXPECT_TRUE(error.ends_with(OneOf(NamedPlans()) + ", got \"megatorn\"; did you mean \"megatron\"?")) << error;
   for (const ModelFamily* family : ModelFamilies()) EXPECT_NE(FindPlan(family->plan), nullptr) << family->name;
 }
 
 TEST(Families, AreFoundByNameOrListed) {
   EXPECT_EQ(&Family("llama"), FindFamily("llama"));
   EXPECT_EQ(FindFamily("gpt3"), nullptr);
-  std::string names;
-  for (const ModelFamily* family : ModelFamilies()) names += (names.empty() ? "" : ", ") + std::string(family->name);
   std::string error = test::ErrorOf([] { Family("gpt3"); });
   EXPECT_TRUE(error.starts_with("Family at plans_test.cc:")) << error;
-  EXPECT_TRUE(error.ends_with(": expected one of " + names + ", got \"gpt3\"; did you mean \"gpt2\"?")) << error;
+  EXPECT_TRUE(error.ends_with(OneOf(ModelFamilies()) + ", got \"gpt3\"; did you mean \"gpt2\"?")) << error;
 }
 
 // ---- Rows. ----
@@ -168,7 +177,7 @@ TEST(Megatron, AsRowsIsMegatron) {
       for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull}) {
         Layout layout{.dp = dp, .tp = 2, .sequence_parallel = sp, .fsdp = fsdp};
         Job job = DoubleJob(TinyGpt2(), 3);
-        ShardingPlan plan = FindPlan("none")->make(OptionsFor(job.model, sp), MeshOf(layout));
+        ShardingPlan plan = PlanNamed("none").make(OptionsFor(job.model, sp), MeshOf(layout));
         plan.Append(MegatronRows(sp));
         EXPECT_EQ(HashOf(plan, job, layout), TrainingStep(job.model, OptionsOf(job, layout)).CommHash());
         RunResult want = Train(job, layout), got = TrainWith(plan, job, layout);
@@ -206,7 +215,7 @@ TEST(BertPlan, CutsTheDenseLayerAndKeepsTheLosses) {
     for (int dp : {1, 2})
       for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kFull}) {
         Layout layout{.dp = dp, .tp = 2, .sequence_parallel = sp, .fsdp = fsdp};
-        ShardingPlan plan = FindPlan(FindFamily("bert")->plan)->make(OptionsFor(job.model, sp), MeshOf(layout));
+        ShardingPlan plan = PlanNamed(Family("bert").plan).make(OptionsFor(job.model, sp), MeshOf(layout));
         EXPECT_EQ(plan.ParameterPlacement("dense.weight", 2, MeshOf(layout))[1], Shard(1, 0));
         StepOptions checked = OptionsOf(job, layout);
         checked.model.plan = plan;
@@ -224,7 +233,7 @@ TEST(MarianPlan, CutsAttentionToTheEncoderAndKeepsTheLosses) {
   for (bool sp : {false, true})
     for (int dp : {1, 2}) {
       Layout layout{.dp = dp, .tp = 2, .sequence_parallel = sp, .fsdp = dp == 2 ? Fsdp::kFull : Fsdp::kNone};
-      ShardingPlan plan = FindPlan(FindFamily("marian")->plan)->make(OptionsFor(job.model, sp), MeshOf(layout));
+      ShardingPlan plan = PlanNamed(Family("marian").plan).make(OptionsFor(job.model, sp), MeshOf(layout));
       for (const char* part : {"decoder.0.cross.q.weight", "decoder.0.attn.q.weight", "encoder.1.attn.q.weight"})
         EXPECT_EQ(plan.ParameterPlacement(part, 3, MeshOf(layout))[1], Shard(1, 0)) << part;
       RunResult got = TrainWith(plan, job, layout);
@@ -291,7 +300,7 @@ constexpr Point kPoints[] = {
 // Returns Megatron's plan, or none, with random rows appended.
 ShardingPlan AnyPlan(std::mt19937& draw, const TransformerConfig& model, const MeshShape& mesh) {
   auto below = [&](size_t n) { return size_t(draw() % n); };
-  ShardingPlan plan = FindPlan(below(3) ? "megatron" : "none")->make(OptionsFor(model, below(2) == 0), mesh);
+  ShardingPlan plan = PlanNamed(below(3) ? "megatron" : "none").make(OptionsFor(model, below(2) == 0), mesh);
   for (size_t rows = 1 + below(6); rows > 0; rows--) {
     const Point& p = kPoints[below(std::size(kPoints))];
     auto any = [&] { return below(2) ? Shard(int(below(size_t(p.rank)))) : Replicate(); };

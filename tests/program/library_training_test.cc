@@ -155,9 +155,13 @@ TEST(LibraryTraining, RefusesF16AndUnknownNames) {
               std::string::npos);
     std::string names;
     for (const OptimizerRule* rule : OptimizerRules()) names += (names.empty() ? "" : ", ") + std::string(rule->name);
-    std::string error = text_of([&] { MakeOptimizer("adam", 1e-3); });
-    EXPECT_TRUE(error.starts_with("MakeOptimizer at library_training_test.cc:")) << error;
-    EXPECT_TRUE(error.ends_with(": expected one of " + names + ", got \"adam\"; did you mean \"adamw\"?")) << error;
+    std::string made = text_of([&] { MakeOptimizer("adam", 1e-3); });
+    std::string named = text_of([&] { OptimizerNamed("adam"); });
+    EXPECT_TRUE(made.starts_with("MakeOptimizer at library_training_test.cc:")) << made;
+    EXPECT_TRUE(named.starts_with("OptimizerNamed at library_training_test.cc:")) << named;
+    for (const std::string& error : {made, named})
+      EXPECT_TRUE(error.ends_with(": expected one of " + names + ", got \"adam\"; did you mean \"adamw\"?")) << error;
+    for (const OptimizerRule* rule : OptimizerRules()) EXPECT_EQ(&OptimizerNamed(rule->name), rule);
   });
 }
 

@@ -63,6 +63,15 @@ SlotName ParseSlot(std::string_view entry) {
 
 namespace {
 
+// Returns the rule of this name. Throws Error, which begins with `at`, if there is none.
+const OptimizerRule& Known(std::string_view name, const std::string& at) {
+  if (const OptimizerRule* rule = FindOptimizer(name)) return *rule;
+  std::vector<std::string> names;
+  for (const OptimizerRule* rule : OptimizerRules()) names.emplace_back(rule->name);
+  Fail(fmt::format("{}: expected one of {}, got {:?}{}", at, fmt::join(names, ", "), name,
+                   DidYouMean(std::string(name), names)));
+}
+
 void CheckNumber(const char* name, double value, const Bounds& bounds, const std::string& at) {
   WEFT_CHECK(Within(bounds, value), fmt::format("{}: expected {}{}, got {}", at, name, BoundsText(bounds), value));
 }
@@ -88,14 +97,14 @@ void CheckNumbers(const Optimizer& optimizer, const std::string& at) {
   }
 }
 
+const OptimizerRule& OptimizerNamed(std::string_view name, Loc loc) {
+  return Known(name, "OptimizerNamed at " + ToString(loc));
+}
+
 Optimizer MakeOptimizer(std::string_view name, double lr, Loc loc) {
-  const OptimizerRule* rule = FindOptimizer(name);
-  std::vector<std::string> known;
-  for (const OptimizerRule* r : OptimizerRules()) known.emplace_back(r->name);
-  std::string at = fmt::format("MakeOptimizer at {}", ToString(loc));
-  WEFT_CHECK(rule, fmt::format("{}: expected one of {}, got {:?}{}", at, fmt::join(known, ", "), name,
-                               DidYouMean(std::string(name), known)));
-  Optimizer optimizer{.rule = rule, .options = rule->defaults, .lr = lr};
+  std::string at = "MakeOptimizer at " + ToString(loc);
+  const OptimizerRule& rule = Known(name, at);
+  Optimizer optimizer{.rule = &rule, .options = rule.defaults, .lr = lr};
   CheckNumbers(optimizer, at);
   return optimizer;
 }

@@ -57,12 +57,14 @@ struct OptimizerRule {
 
 std::span<const OptimizerRule* const> OptimizerRules();
 const OptimizerRule* FindOptimizer(std::string_view name);  // null if there is none
+// Returns the rule of this name. Throws Error if there is none; the error lists the rules.
+const OptimizerRule& OptimizerNamed(std::string_view name, Loc loc = Loc::current());
 
 // Overrides for some parameters. A parameter belongs to at most one group: the last one that matches its path.
 struct ParameterGroup {
   std::string match;                    // a glob that matches parameter paths; * also matches dots
   double lr_scale = 1;                  // factor of the scheduled learning rate; 0: the parameters stay as they are
-  const OptimizerRule* rule = nullptr;  // null: the optimizer's rule and options
+  const OptimizerRule* rule = nullptr;  // &OptimizerNamed("sgd"); null: the optimizer's rule and options
   OptimizerOptions options{};           // of `rule`
   // Applies to every parameter of the group, including those without Parameter::decay(). None: the weight decay of the
   // options, and 0 for parameters without decay().

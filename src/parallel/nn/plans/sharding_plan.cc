@@ -1,6 +1,7 @@
 #include "weft/parallel/nn/plans/sharding_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <optional>
 
 #include "weft/core/base/shard.h"
+#include "weft/core/host/suggest.h"
 #include "weft/parallel/nn/plans/mesh_axes.h"
 
 namespace weft {
@@ -105,6 +107,14 @@ const NamedPlan* FindPlan(std::string_view name) {
   for (const NamedPlan* plan : NamedPlans())
     if (name == plan->name) return plan;
   return nullptr;
+}
+
+const NamedPlan& PlanNamed(std::string_view name, Loc loc) {
+  if (const NamedPlan* plan = FindPlan(name)) return *plan;
+  std::vector<std::string> names;
+  for (const NamedPlan* plan : NamedPlans()) names.emplace_back(plan->name);
+  Fail(fmt::format("PlanNamed at {}: expected one of {}, got {:?}{}", ToString(loc), fmt::join(names, ", "), name,
+                   DidYouMean(std::string(name), names)));
 }
 
 }  // namespace weft

@@ -87,6 +87,8 @@ struct NamedPlan {
 };
 std::span<const NamedPlan* const> NamedPlans();
 const NamedPlan* FindPlan(std::string_view name);  // null if there is none
+// Returns the plan of this name. Throws Error if there is none; the error lists the plans.
+const NamedPlan& PlanNamed(std::string_view name, Loc loc = Loc::current());
 
 // Tensor parallelism as in Megatron-LM (Shoeybi et al. 2019; sequence parallelism: Korthikanti et al. 2022). Shards the
 // columns of q, k, v, up and gate, the rows of proj and down, and the vocabulary of embedding and head. K and V stay
