@@ -62,6 +62,7 @@ int Train(RankJob& mine, const Words& words) {
   const auto& [config, data] = *job;
   Ranks ranks = RanksOf(bootstrap);
   if (!AllOk(bootstrap, CheckSameRun(config, data, ranks))) return 2;
+  if (!AllOk(bootstrap, CheckUsed(config))) return 2;
   absl::StatusOr<RunClaim> claim = RunClaim::Make(job->config, ranks);
   if (!AllOk(bootstrap, claim.status())) return 2;
   // Only rank 0 writes these outputs.

@@ -85,6 +85,21 @@ TEST(Config, KeysWithoutEffectAreNamed) {
   }
 }
 
+// A run with them is refused, and its error gives the reason that weft plan notes.
+TEST(Config, KeysOfMemoryBetweenGpusAreRefusedWithoutThem) {
+  for (const char* word : {"parallel.symmetric_memory=true", "parallel.gather=copy"})
+    for (const auto& [other, why] : {std::pair("mesh.dp=1", "the mesh has one rank"),
+                                     {"device=cpu", "device is cpu"},
+                                     {"executor=interpret", "only executor compiled has"}}) {
+      Config config = Good(kBase, {"mesh.dp=2", word, other});
+      std::string error = Message(CheckUsed(config));
+      EXPECT_NE(error.find(fmt::format("has no effect, as {}", why)), error.npos) << word << ' ' << other;
+      EXPECT_EQ(UnusedKeys(config), Words{error});
+    }
+  EXPECT_TRUE(CheckUsed(Good(kBase, {"mesh.dp=2", "parallel.symmetric_memory=true", "parallel.gather=copy"})).ok());
+  EXPECT_TRUE(CheckUsed(Good(kBase, {"loss_scale.initial=8", "parallel.gather=kernels", "device=cpu"})).ok());
+}
+
 TEST(Config, AWarmUpIsLoweredForShortRunsOfLongOnes) {
   std::string yaml = kBase + "schedule: {warmup_steps: 8}\n";
   Config config = Good(yaml, {"train.steps=5"});

@@ -37,6 +37,7 @@ struct Rule {
   const char* keys;  // one key, or the prefix of a section: "loss_scale."
   bool (*unused)(const Config&);
   const char* why;
+  bool refused = false;
 };
 constexpr Rule kRules[] = {
     {"schedule.min_lr", [](const Config& c) { return c.schedule.name == "constant"; },
@@ -60,15 +61,16 @@ constexpr Rule kRules[] = {
      "only executor compiled overlaps; give compiled"},
     {"parallel.chunks", [](const Config& c) { return c.parallel.overlap != OverlapMode::kChunks; },
      "parallel.overlap is not chunks; give chunks"},
-    {"parallel.gather", IsOneRank, "the mesh has one rank, which gathers nothing; give more ranks"},
-    {"parallel.gather", [](const Config& c) { return c.device == DeviceChoice::kCpu; }, "device is cpu; give cuda"},
+    {"parallel.gather", IsOneRank, "the mesh has one rank, which gathers nothing; give more ranks", true},
+    {"parallel.gather", [](const Config& c) { return c.device == DeviceChoice::kCpu; }, "device is cpu; give cuda",
+     true},
     {"parallel.gather", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
-     "only executor compiled has copied gathers; give compiled"},
-    {"parallel.symmetric_memory", IsOneRank, "the mesh has one rank, which has no collectives; give more ranks"},
+     "only executor compiled has copied gathers; give compiled", true},
+    {"parallel.symmetric_memory", IsOneRank, "the mesh has one rank, which has no collectives; give more ranks", true},
     {"parallel.symmetric_memory", [](const Config& c) { return c.device == DeviceChoice::kCpu; },
-     "device is cpu; give cuda"},
+     "device is cpu; give cuda", true},
     {"parallel.symmetric_memory", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
-     "only executor compiled has such memory; give compiled"},
+     "only executor compiled has such memory; give compiled", true},
     {"loss_scale.", [](const Config& c) { return c.precision.compute != DType::kF16; },
      "precision.compute is not f16; give f16, the only type with a loss scale"},
     {"model.rope_theta", [](const Config& c) { return !IsRotary(c); },
@@ -108,24 +110,38 @@ std::string FamiliesOf(const Field& field) {
   return help.substr(0, help.find(':'));
 }
 
+// Returns the lines of the rules, or only of those whose keys a run refuses.
+std::vector<std::string> LinesOf(const Config& config, const Field& field, bool only_refused) {
+  static const Config defaults;
+  std::vector<std::string> lines;
+  for (const Rule& rule : kRules) {
+    bool unused = Holds(rule, field.key) && config.Given(field.key) && rule.unused(config);
+    if (!unused || (only_refused && !rule.refused) || PrintValue(field, config) == PrintValue(field, defaults))
+      continue;
+    lines.push_back(fmt::format("{}has no effect, as {}, or remove it", PlaceOf(config, field.key), rule.why));
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::vector<std::string> UnusedKeys(const Config& config) {
   std::vector<std::string> lines;
-  Config defaults;
   for (const Field& field : Schema()) {
     if (field.absent && field.absent(config) && config.Given(field.key))
       lines.push_back(
           fmt::format("{}has no effect, as family {} does not read it; give another family ({}), or remove it",
                       PlaceOf(config, field.key), config.model.family, FamiliesOf(field)));
-    for (const Rule& rule : kRules) {
-      bool unused = Holds(rule, field.key) && config.Given(field.key) && rule.unused(config);
-      if (!unused || PrintValue(field, config) == PrintValue(field, defaults)) continue;
-      lines.push_back(fmt::format("{}has no effect, as {}, or remove it", PlaceOf(config, field.key), rule.why));
-    }
+    for (const std::string& line : LinesOf(config, field, false)) lines.push_back(line);
   }
   for (const std::string& line : RowsWithoutEffect(config)) lines.push_back(line);
   return lines;
+}
+
+absl::Status CheckUsed(const Config& config) {
+  for (const Field& field : Schema())
+    for (const std::string& line : LinesOf(config, field, true)) return absl::InvalidArgumentError(line);
+  return absl::OkStatus();
 }
 
 }  // namespace weft
