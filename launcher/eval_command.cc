@@ -22,7 +22,7 @@ Prints the loss of a trained model on the validation data of its config: nats pe
 byte. On the mesh that trained it, it is the trainer's number, bit for bit.
 CHECKPOINT is the folder of a checkpoint, or one that holds some: then the newest whole one is taken. CONFIG takes the
 newest of its checkpoint.dir up to its train.steps, or published weights by model.init. Without either the run in runs/
-that saved last is taken, and a line says which.
+that saved last is taken (with run=NAME of NAME, NAME-2, NAME-3, ...), and a line says which.
 
   weft eval runs/quickstart
   weft eval runs/quickstart/step-000200 data.val=README.md ranks=4

@@ -31,7 +31,7 @@ Prints text that a trained model writes, after the prompt, as it grows. A model 
 a text from the prompt, up to its end, and only that is printed.
 CHECKPOINT is the folder of a checkpoint, or one that holds some: then the newest whole one is taken. CONFIG takes the
 newest of its checkpoint.dir up to its train.steps, or published weights by model.init. Without either the run in runs/
-that saved last is taken, and a line says which.
+that saved last is taken (with run=NAME of NAME, NAME-2, NAME-3, ...), and a line says which.
 
   weft generate runs/quickstart prompt="// The " tokens=300 temperature=0.8
   weft generate top_k=40 seed=7 ranks=2

@@ -47,11 +47,17 @@ run 0 "weights: runs/a-2-2/step-000001" generate tokens=3
 run 0 "newest run: runs/a-2-2" eval "data.val=$text" train.eval_batches=1
 run 0 "weights: runs/a-2/step-000002" generate "${words[@]}" tokens=3
 run 0 "weights: runs/b/step-000002" generate "${words[@]}" run=b tokens=3
+run 0 "newest run: runs/b" generate run=b tokens=3
+run 0 "newest run: runs/a-2-2" eval run=a-2 "data.val=$text" train.eval_batches=1
+run 2 "command line: run: expected a run that has saved a checkpoint, got \"x\", of which $dir/work/runs has none" generate run=x
+run 2 "b: no such file or folder; " generate b tokens=3
+grep -q "; did you mean runs/b?$" "$dir/out" || fail "expected the folder of the run"
 run 0 "runs/a/report.html: the run of runs/a/log.jsonl" report runs/a
 mkdir "$dir/empty"
 cd "$dir/empty"
 run 2 "CHECKPOINT or CONFIG is missing, and no run in $dir/empty/runs has saved a checkpoint" generate tokens=3
 run 2 "CHECKPOINT or CONFIG is missing, and no run in $dir/empty/runs has saved a checkpoint" eval
+run 2 'command line: run: expected the name of a run in runs/, got ""; without run= the newest is taken' generate run=
 
 # A table of the steps, in addition to the log.
 run 0 "table: t.csv" train "${words[@]}" log.csv=t.csv

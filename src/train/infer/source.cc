@@ -89,8 +89,26 @@ absl::Status FitMesh(Config& config, int ranks, MeshFill fill) {
   return Resolve(config, ranks);
 }
 
+// Returns NAME of the last argument run=NAME, or "" if there is none.
+absl::StatusOr<std::string> NamedRun(const Words& overrides) {
+  std::string name;
+  for (const std::string& word : overrides) {
+    if (!word.starts_with("run=")) continue;
+    name = word.substr(4);
+    if (!IsRunName(name))
+      return Refuse(fmt::format("{}run: expected the name of a run in {}/, got {:?}; without run= the newest is taken",
+                                kCommandLine, kRunsFolder, name));
+  }
+  return name;
+}
+
 absl::StatusOr<ModelSource> FromNewestRun(const Words& overrides, const Ranks& ranks) {
-  std::string run = NewestRun(ranks);
+  absl::StatusOr<std::string> name = NamedRun(overrides);
+  if (absl::Status s = FirstFault(ranks, name.status()); !s.ok()) return s;
+  std::string run = NewestRun(ranks, *name);
+  if (run.empty() && !name->empty())
+    return Refuse(fmt::format("{}run: expected a run that has saved a checkpoint, got {:?}, of which {} has none",
+                              kCommandLine, *name, fs::current_path().append(kRunsFolder).string()));
   if (run.empty())
     return Refuse(fmt::format(
         "CHECKPOINT or CONFIG is missing, and no run in {} has saved a checkpoint; expected the folder of a "
@@ -111,10 +129,12 @@ absl::StatusOr<ModelSource> Open(const std::string& path, const Words& overrides
     case kNothing:
       break;
   }
+  std::error_code ignored;
+  bool named = IsRunName(path) && fs::is_directory(RunFolder(path), ignored);
   return Refuse(
       fmt::format("{}: no such file or folder; expected a checkpoint, a folder of them, or a YAML config such as "
-                  "configs/quickstart.yaml",
-                  path));
+                  "configs/quickstart.yaml{}",
+                  path, named ? fmt::format("; did you mean {}?", RunFolder(path)) : ""));
 }
 
 // Returns the tokenizer that data.tokenizer names.
