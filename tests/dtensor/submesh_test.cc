@@ -86,6 +86,9 @@ TEST(MeshOfSomeRanks, RefusesRanksThatAreNone) {
     }
     std::string error = test::ErrorOf([&] { DeviceMesh(context, groups, test::MeshOf({2}), std::vector<int>{0}); });
     EXPECT_NE(error.find(": x=2 needs 2 ranks, got 1 that are"), std::string::npos) << error;
+    error = test::ErrorOf([&] { DeviceMesh(context, groups, test::MeshOf({2}), std::vector<int>{}); });
+    EXPECT_TRUE(error.ends_with(": x=2 needs 2 ranks, got 0 that are given; list 2, in the order of the mesh"))
+        << error;
   });
 }
 

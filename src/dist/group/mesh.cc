@@ -41,7 +41,8 @@ void Check(const MeshShape& shape, const std::vector<int>& ranks, int world_size
   bool all = int(ranks.size()) == world_size;
   WEFT_CHECK(shape.num_ranks() == int(ranks.size()),
              fmt::format("{}: {} needs {} ranks, got {} that are {}; {}", mesh, ToString(shape), shape.num_ranks(),
-                         ranks.size(), all ? "running" : "given", all ? Remedy(shape) : "give one for each place"));
+                         ranks.size(), all ? "running" : "given",
+                         all ? Remedy(shape) : fmt::format("list {}, in the order of the mesh", shape.num_ranks())));
   std::vector<bool> seen(static_cast<size_t>(world_size));
   for (int rank : ranks) {
     WEFT_CHECK(

@@ -146,6 +146,14 @@ absl::Status Refuse(const Config& config, const std::string& key, const std::str
   return absl::InvalidArgumentError(PlaceOf(config, key) + what);
 }
 
+// An axis on the command line is more likely to be wrong than the file's section.
+absl::Status RefuseMesh(const Config& config, const std::string& what) {
+  for (const MeshAxis& axis : kMeshAxes)
+    if (FromCommandLine(config, axis.key))
+      return absl::InvalidArgumentError(fmt::format("{}mesh: {}", kCommandLine, what));
+  return Refuse(config, "mesh", what);
+}
+
 absl::StatusOr<Config> Parse(std::string_view yaml, const std::string& name, const std::vector<std::string>& overrides,
                              std::span<const ConfigRule> rules, bool saved) {
   absl::StatusOr<YamlNode> root = ParseYaml(yaml, name);
@@ -270,16 +278,15 @@ absl::Status Resolve(Config& config, int world_size) {
   FillMesh(config.mesh, world_size);
   int64_t ranks = config.mesh.ranks();
   if (config.mesh.num_fills() > 0) {
-    return Refuse(config, "mesh",
-                  fmt::format("the axes with a size multiply to {}, but {} started; start a multiple of {}, or change "
-                              "the mesh",
-                              ranks, world_size, ranks));
+    return RefuseMesh(
+        config, fmt::format("the axes with a size multiply to {}, but {} started; start a multiple of {}, or change "
+                            "the mesh",
+                            ranks, world_size, ranks));
   }
   MeshShape mesh = MeshOf(config);
   if (ranks != world_size) {
-    return Refuse(config, "mesh",
-                  fmt::format("{} is {}, but {} started; use ranks={} or mpirun -np {}, or change the mesh",
-                              ToString(mesh), RanksText(ranks), world_size, ranks, ranks));
+    return RefuseMesh(config, fmt::format("{} is {}, but {} started; use ranks={} or mpirun -np {}, or change the mesh",
+                                          ToString(mesh), RanksText(ranks), world_size, ranks, ranks));
   }
   if (config.parallel.chunks == 1)
     return Refuse(config, "parallel.chunks", "expected 0, or 2 to 64 chunks, got 1, which is the whole; give 0 or 2");
