@@ -15,6 +15,7 @@
 #include "launcher/report/picture.h"
 #include "launcher/report/scaling.h"
 #include "weft/core/host/message.h"
+#include "weft/core/host/suggest.h"
 #include "weft/train/config/config.h"
 #include "weft/train/config/run_name.h"
 #include "weft/train/io/durable.h"
@@ -120,6 +121,21 @@ absl::Status CheckOut(const Request& request) {
   return absl::OkStatus();
 }
 
+// Refuses an argument that looks like no path and names nothing. Others are read later.
+absl::Status CheckName(const std::string& word) {
+  if (std::error_code ignored; fs::exists(word, ignored) || fs::exists(RunFolder(word), ignored))
+    return absl::OkStatus();
+  if (!word.starts_with('/') && word.find('=') != word.npos)
+    return Bad(fmt::format("expected RUN, out=FILE or chart=NAME, got {:?}", word));
+  if (!IsRunName(word) || word.ends_with(".jsonl")) return absl::OkStatus();
+  std::vector<std::string> runs;
+  std::error_code none;
+  for (fs::directory_iterator it(kRunsFolder, none), end; !none && it != end; it.increment(none))
+    runs.push_back(it->path().filename().string());
+  return Bad(fmt::format("expected the name of a run in {}/, its folder or its log, got {:?}{}", kRunsFolder, word,
+                         DidYouMean(word, runs)));
+}
+
 absl::Status CheckRuns(const std::vector<std::string>& logs) {
   if (logs.empty())
     return Bad("RUN is missing; expected the folder of a run or a file that log.jsonl named, such as runs/quickstart");
@@ -145,6 +161,7 @@ absl::StatusOr<Request> RequestOf(Words words) {
   }
   std::vector<Named> runs;
   for (const std::string& word : words) {
+    if (absl::Status s = CheckName(word); !s.ok()) return s;
     runs.push_back(NamedBy(word));
     request.logs.push_back(runs.back().log.string());
     request.names.push_back(runs.back().name);

@@ -39,6 +39,9 @@ shows "$dir/long.html" "in step 50000" "3.002 to 103, 50 not finite" "4.0 KiB"
 run 0 "usage: weft report" report --help
 run 2 "RUN is missing" report
 run 2 "nothing of that name" report "$dir/none.jsonl"
+run 2 'expected the name of a run in runs/, its folder or its log, got "quikstart"' report quikstart
+run 2 'expected RUN, out=FILE or chart=NAME, got "file=a.svg"' report "$log" file=a.svg
+(mkdir -p "$dir/named/runs/quickstart" && cd "$dir/named" && run 2 'did you mean "quickstart"?' report quikstart)
 run 2 "$dir/log.jsonl: expected a file of JSON lines, got nothing of that name" report "$dir"
 run 2 "gpt2-tiny.yaml:1: expected the log of a run, whose lines begin with {\"event\":, got another file; give" report configs/gpt2-tiny.yaml "$dir/x.html"
 run 2 "expected runs that differ, got $log twice" report "$log" "$log"
