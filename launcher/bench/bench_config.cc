@@ -24,6 +24,9 @@ absl::StatusOr<Config> BenchConfig(const BenchWords& words, int ranks, std::vect
   if (!words.config_path.empty()) return StepConfig(words, ranks, notes);
   Config config = words.config;
   if (absl::Status s = Resolve(config, ranks); !s.ok()) return s;
+  if (words.kind == "collective" && ranks == 1)
+    notes.emplace_back(
+        "with one rank nothing moves to another, so these are times of copies in its memory; start more with ranks=N");
   return config;
 }
 

@@ -89,6 +89,8 @@ run 0 "gemm 8 x 8 x 8" bench gemm m=8 repeats=1 device=cpu
 [ "$(wc -l < "$dir/out")" -eq 3 ] || fail "expected a table of one row"
 run 0 "wrong: 0" bench collective op=all_reduce bytes=1K repeats=1 device=cpu ranks=2 mesh.tp=2 axis=tp
 grep -q 'on .* 2 ranks\|, 2 ranks on ' "$dir/out" || fail "expected the ranks in the head"
+! grep -q "one rank" "$dir/out" || fail "expected no note on one rank"
+run 0 "note: with one rank nothing moves to another" bench collective op=all_reduce bytes=1K repeats=1 device=cpu
 
 # The rate of a rank over the ranks.
 run 0 "$dir/all.html: the measurement of $dir/all.jsonl" report "$dir/all.jsonl"
