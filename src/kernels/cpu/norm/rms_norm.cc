@@ -1,140 +1,40 @@
-// RmsNorm and its gradient. Statistics and sums over rows run in f64.
+// The rows of RmsNorm and its gradient.
 #include <cmath>
 
-#include "weft/core/ops/norm.h"
-
 #include "weft/kernels/cpu/families.h"
-#include "weft/kernels/cpu/loops/convert.h"
-#include "weft/kernels/cpu/loops/scratch.h"
-#include "weft/kernels/cpu/norm/row_sums.h"
+#include "weft/kernels/cpu/norm/row_norm.h"
 
 namespace weft::cpu {
 namespace {
 
-int64_t Columns(const TensorView& x) { return x.dim(x.rank - 1).extent; }
-int64_t Grain(int64_t columns) { return std::max<int64_t>(1, 8192 / std::max<int64_t>(columns, 1)); }
+struct RmsNorm {
+  static constexpr size_t kParts = 1;  // the weight, rstd, dweight
 
-// Scratch: the weight as C, and two rows per worker.
-template <class C>
-struct ForwardScratch {
-  C *weight, *rows;
-  size_t bytes;
-  int64_t slots;
-  explicit ForwardScratch(const KernelCall& call, void* start) : slots(Threads(call)) {
-    Scratch scratch(start);
-    int64_t columns = Columns(call.in[0]);
-    weight = scratch.Take<C>(columns);
-    rows = scratch.Take<C>(slots * 2 * columns);
-    bytes = scratch.used();
+  template <class C>
+  static std::array<C, 1> Forward(const C* x, const std::array<C*, 1>& parameters, int64_t columns, double eps, C* y) {
+    const C* weight = parameters[0];
+    double square = SumOf(columns, [&](int64_t i) { return double(x[i]) * double(x[i]); });
+    C scale = C(1 / std::sqrt(square / double(columns) + eps));
+#pragma GCC ivdep
+    for (int64_t i = 0; i < columns; i++) y[i] = x[i] * scale * weight[i];
+    return {scale};
+  }
+
+  // With h = x * rstd: dx = rstd * (w dy - h * mean(w dy h)), dweight = sum of dy h.
+  template <class C>
+  static void Backward(const C* x, const C* weight, const C* dy, const std::array<C, 1>& statistics, int64_t columns,
+                       C* dx, double* dweight) {
+    C rstd = statistics[0];
+    double dot = SumOf(columns, [&](int64_t i) { return double(x[i] * rstd) * double(weight[i] * dy[i]); });
+    C mean = C(dot / double(columns));
+    for (int64_t i = 0; i < columns; i++) dweight[i] += double(dy[i] * (x[i] * rstd));
+#pragma GCC ivdep
+    for (int64_t i = 0; i < columns; i++) dx[i] = rstd * (weight[i] * dy[i] - x[i] * rstd * mean);
   }
 };
-
-template <class C>
-void Forward(const KernelCall& call) {
-  const TensorView &x = call.in[0], &y = call.out[0], &rstd = call.out[1];
-  int64_t columns = Columns(x);
-  double eps = call.attrs->Float("eps");
-  ForwardScratch<C> scratch(call, call.workspace);
-  Reader<C>(call.in[1]).Copy(0, call.in[1].dim(0).stride, columns, scratch.weight);
-  Rows x_at(x, x.rank - 1), y_at(y, y.rank - 1), rstd_at(rstd, rstd.rank);
-  Reader<C> in(x);
-  Writer<C> out(y), out_rstd(rstd);
-  ParallelSlots(call, x_at.count(), x_at.count() < Grain(columns) ? 1 : scratch.slots,
-                [&](int64_t slot, int64_t begin, int64_t end) {
-                  C *tile_x = scratch.rows + slot * 2 * columns, *tile_y = tile_x + columns;
-                  const C* weight = scratch.weight;
-                  for (int64_t r = begin; r < end; r++) {
-                    const C* row = in.Row(x_at.Offset(r), 1, columns, tile_x);  // [C]
-                    double square = SumOf(columns, [&](int64_t i) { return double(row[i]) * double(row[i]); });
-                    C scale = C(1 / std::sqrt(square / double(columns) + eps));
-                    C* result = out.Row(y_at.Offset(r), 1, tile_y);  // [C]
-#pragma GCC ivdep
-                    for (int64_t i = 0; i < columns; i++) result[i] = row[i] * scale * weight[i];
-                    out.Done(result, y_at.Offset(r), 1, columns);
-                    out_rstd.Set(rstd_at.Offset(r), scale);
-                  }
-                });
-}
-
-size_t ForwardWorkspace(const KernelCall& call) {
-  return DispatchCompute(call.in[0].dtype,
-                         [&](auto zero) { return ForwardScratch<decltype(zero)>(call, nullptr).bytes; });
-}
-
-// Scratch: the weight, three rows per block, and f64 sums of dweight per block.
-template <class C>
-struct BackwardScratch {
-  RowBlocks blocks;
-  C *weight, *rows;
-  double *partial, *total;
-  size_t bytes;
-  BackwardScratch(const KernelCall& call, void* start) : blocks(Rows(call.in[0], call.in[0].rank - 1).count()) {
-    Scratch scratch(start);
-    int64_t columns = Columns(call.in[0]);
-    weight = scratch.Take<C>(columns);
-    rows = scratch.Take<C>(blocks.count * 3 * columns);
-    partial = scratch.Take<double>(blocks.count * columns);
-    total = scratch.Take<double>(columns);
-    bytes = scratch.used();
-  }
-};
-
-// With h = x * rstd: dx = rstd * (w dy - h * mean(w dy h)), dweight = sum of dy h.
-template <class C>
-void BackwardRow(const C* x, const C* weight, const C* dy, C rstd, int64_t columns, C* dx, double* dweight) {
-  double dot = SumOf(columns, [&](int64_t i) { return double(x[i] * rstd) * double(weight[i] * dy[i]); });
-  C mean = C(dot / double(columns));
-  for (int64_t i = 0; i < columns; i++) dweight[i] += double(dy[i] * (x[i] * rstd));
-#pragma GCC ivdep
-  for (int64_t i = 0; i < columns; i++) dx[i] = rstd * (weight[i] * dy[i] - x[i] * rstd * mean);
-}
-
-template <class C>
-void Backward(const KernelCall& call) {
-  const TensorView &x = call.in[0], &rstd = call.in[2], &dy = call.in[3], &dx = call.out[0], &dweight = call.out[1];
-  int64_t columns = Columns(x);
-  BackwardScratch<C> scratch(call, call.workspace);
-  Reader<C>(call.in[1]).Copy(0, call.in[1].dim(0).stride, columns, scratch.weight);
-  Rows x_at(x, x.rank - 1), rstd_at(rstd, rstd.rank), dy_at(dy, dy.rank - 1), dx_at(dx, dx.rank - 1);
-  Reader<C> in(x), in_rstd(rstd), in_dy(dy);
-  Writer<C> out(dx);
-  const RowBlocks& blocks = scratch.blocks;
-  ParallelFor(call, blocks.count, 1, [&](int64_t first, int64_t last) {
-    for (int64_t b = first; b < last; b++) {
-      C *tile_x = scratch.rows + b * 3 * columns, *tile_dy = tile_x + columns, *tile_dx = tile_dy + columns;
-      double* sum = scratch.partial + b * columns;
-      std::fill(sum, sum + columns, 0.0);
-      for (int64_t r = b * blocks.block; r < std::min(blocks.rows, (b + 1) * blocks.block); r++) {
-        C* result = out.Row(dx_at.Offset(r), 1, tile_dx);
-        BackwardRow(in.Row(x_at.Offset(r), 1, columns, tile_x), scratch.weight,
-                    in_dy.Row(dy_at.Offset(r), 1, columns, tile_dy), in_rstd.At(rstd_at.Offset(r)), columns, result,
-                    sum);
-        out.Done(result, dx_at.Offset(r), 1, columns);
-      }
-    }
-  });
-  AddUpBlocks(scratch.partial, blocks.count, columns, columns, scratch.total);
-  Writer<double>(dweight).Copy(scratch.total, 0, 1, columns);
-}
-
-size_t BackwardWorkspace(const KernelCall& call) {
-  return DispatchCompute(call.in[0].dtype,
-                         [&](auto zero) { return BackwardScratch<decltype(zero)>(call, nullptr).bytes; });
-}
-
-void RmsNorm(const KernelCall& call) {
-  DispatchCompute(call.in[0].dtype, [&](auto zero) { Forward<decltype(zero)>(call); });
-}
-void RmsNormGrad(const KernelCall& call) {
-  DispatchCompute(call.in[0].dtype, [&](auto zero) { Backward<decltype(zero)>(call); });
-}
 
 }  // namespace
 
-void AddRmsNorm(KernelTable& table) {
-  // In place: each row is read before it is written, and the weight is copied first.
-  table.Add(Op::kRmsNorm, {.run = &RmsNorm, .workspace = &ForwardWorkspace, .in_place = true});
-  table.Add(Op::kRmsNormGrad, {.run = &RmsNormGrad, .workspace = &BackwardWorkspace, .in_place = true});
-}
+void AddRmsNorm(KernelTable& table) { AddNorm<RmsNorm>(table, Op::kRmsNorm, Op::kRmsNormGrad); }
 
 }  // namespace weft::cpu
