@@ -39,14 +39,14 @@ struct Case {
   Reference value;
   Domain domain;
 };
-#define WEFT_CASE1(Name, text, linear, value, da, domain) \
-  {Op::k##Name,                                           \
-   [](double a, double, double k) -> double {             \
-     (void)k;                                             \
-     return value;                                        \
-   },                                                     \
+#define WEFT_CASE1(Name, text, linear, integers, value, da, domain) \
+  {Op::k##Name,                                                     \
+   [](double a, double, double k) -> double {                       \
+     (void)k;                                                       \
+     return value;                                                  \
+   },                                                               \
    domain},
-#define WEFT_CASE2(Name, text, linear, value, da, db, domain) \
+#define WEFT_CASE2(Name, text, linear, integers, value, da, db, domain) \
   {Op::k##Name, [](double a, double b, double) -> double { return value; }, domain},
 #define WEFT_CASE3(Name, text, value) {Op::k##Name, [](double a, double b, double) -> double { return value; }, kAny},
 const std::vector<Case> kUnary{WEFT_UNARY_OPS(WEFT_CASE1)}, kScalar{WEFT_SCALAR_OPS(WEFT_CASE1)},

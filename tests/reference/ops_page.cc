@@ -18,12 +18,12 @@ std::string Linear(int linear) { return linear ? "yes" : "no"; }
 
 std::string Elementwise() {
   Rows one, two, boolean;
-#define WEFT_ONE(Name, text, linear, value, derivative, ...) \
+#define WEFT_ONE(Name, text, linear, integers, value, derivative, ...) \
   one.push_back({Code(text), Code(#value), Code(#derivative), Linear(linear)});
   WEFT_UNARY_OPS(WEFT_ONE)
   WEFT_SCALAR_OPS(WEFT_ONE)
 #undef WEFT_ONE
-#define WEFT_TWO(Name, text, linear, value, of_a, of_b, ...) \
+#define WEFT_TWO(Name, text, linear, integers, value, of_a, of_b, ...) \
   two.push_back({Code(text), Code(#value), Code(#of_a), Code(#of_b), Linear(linear)});
   WEFT_BINARY_OPS(WEFT_TWO)
 #undef WEFT_TWO

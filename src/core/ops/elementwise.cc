@@ -49,22 +49,22 @@ void SetGrad(GradCall& call, int operand, const Derivative& derivative) {
   call.dx[size_t(operand)] = Times(call.dy[0], derivative);
 }
 
-#define WEFT_GRAD(Name, text, linear, value, da, domain)         \
-  void Grad##Name(GradCall& call) {                              \
-    [[maybe_unused]] const Var &a = call.in(0), y = call.out(0); \
-    SetGrad(call, 0, da);                                        \
+#define WEFT_GRAD(Name, text, linear, integers, value, da, domain) \
+  void Grad##Name(GradCall& call) {                                \
+    [[maybe_unused]] const Var &a = call.in(0), y = call.out(0);   \
+    SetGrad(call, 0, da);                                          \
   }
 WEFT_UNARY_OPS(WEFT_GRAD)
 #undef WEFT_GRAD
-#define WEFT_GRAD(Name, text, linear, value, da, domain)         \
-  void Grad##Name(GradCall& call) {                              \
-    [[maybe_unused]] const Var &a = call.in(0), y = call.out(0); \
-    [[maybe_unused]] double k = call.node->attrs.Float("k");     \
-    SetGrad(call, 0, da);                                        \
+#define WEFT_GRAD(Name, text, linear, integers, value, da, domain) \
+  void Grad##Name(GradCall& call) {                                \
+    [[maybe_unused]] const Var &a = call.in(0), y = call.out(0);   \
+    [[maybe_unused]] double k = call.node->attrs.Float("k");       \
+    SetGrad(call, 0, da);                                          \
   }
 WEFT_SCALAR_OPS(WEFT_GRAD)
 #undef WEFT_GRAD
-#define WEFT_GRAD(Name, text, linear, value, da, db, domain)                      \
+#define WEFT_GRAD(Name, text, linear, integers, value, da, db, domain)            \
   void Grad##Name(GradCall& call) {                                               \
     [[maybe_unused]] const Var &a = call.in(0), &b = call.in(1), y = call.out(0); \
     SetGrad(call, 0, da);                                                         \
@@ -142,15 +142,15 @@ std::vector<Sample> Same(int inputs, Domain domain, const Attrs& attrs = {}) {
   return samples;
 }
 
-#define WEFT_SAMPLES(Name, text, linear, value, da, domain) \
+#define WEFT_SAMPLES(Name, text, linear, integers, value, da, domain) \
   std::vector<Sample> Samples##Name(Op) { return Same(1, Domain::domain); }
 WEFT_UNARY_OPS(WEFT_SAMPLES)
 #undef WEFT_SAMPLES
-#define WEFT_SAMPLES(Name, text, linear, value, da, domain) \
+#define WEFT_SAMPLES(Name, text, linear, integers, value, da, domain) \
   std::vector<Sample> Samples##Name(Op) { return Same(1, Domain::domain, {{"k", 1.7}}); }
 WEFT_SCALAR_OPS(WEFT_SAMPLES)
 #undef WEFT_SAMPLES
-#define WEFT_SAMPLES(Name, text, linear, value, da, db, domain) \
+#define WEFT_SAMPLES(Name, text, linear, integers, value, da, db, domain) \
   std::vector<Sample> Samples##Name(Op) { return Same(2, Domain::domain); }
 WEFT_BINARY_OPS(WEFT_SAMPLES)
 #undef WEFT_SAMPLES

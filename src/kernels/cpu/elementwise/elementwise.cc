@@ -17,7 +17,7 @@ constexpr int64_t kGrain = 16384;  // elements: about 10 us of work, well above 
 
 template <Op op>
 struct Body;
-#define WEFT_BODY(Name, text, linear, value, ...)                                      \
+#define WEFT_BODY(Name, text, linear, integers, value, ...)                            \
   template <>                                                                          \
   struct Body<Op::k##Name> {                                                           \
     template <class C>                                                                 \

@@ -20,8 +20,8 @@ struct Body;
       return Result(value);                                                                                        \
     }                                                                                                              \
   };
-#define WEFT_ONE(Name, text, linear, value, ...) WEFT_BODY(Name, 1, C, value)
-#define WEFT_TWO(Name, text, linear, value, ...) WEFT_BODY(Name, 2, C, value)
+#define WEFT_ONE(Name, text, linear, integers, value, ...) WEFT_BODY(Name, 1, C, value)
+#define WEFT_TWO(Name, text, linear, integers, value, ...) WEFT_BODY(Name, 2, C, value)
 #define WEFT_TEST(Name, text, value) WEFT_BODY(Name, 2, bool, value)
 WEFT_UNARY_OPS(WEFT_ONE)
 WEFT_SCALAR_OPS(WEFT_ONE)
