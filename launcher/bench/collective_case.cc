@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "weft/core/base/rng.h"
+#include "weft/core/host/rounding.h"
 #include "weft/dist/group/nccl/nccl_memory.h"
 
 namespace weft {
@@ -40,7 +41,7 @@ int64_t Sum(std::vector<Pattern>& of, int64_t i) {
   return sum;
 }
 
-size_t Aligned(size_t bytes) { return RoundedUp(bytes, 256); }
+size_t Aligned(size_t bytes) { return RoundUpBytes(bytes, 256); }
 
 // Returns whether the larger buffer of the collective consists of one piece per rank.
 bool HasPieces(CollectiveOp op) {

@@ -9,6 +9,7 @@
 #include "launcher/bench/bench_job.h"
 #include "launcher/bench/compiled_case.h"
 #include "launcher/bench/number_list.h"
+#include "weft/core/host/rounding.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -36,7 +37,7 @@ struct Mask {
   bool has_lengths() const { return documents == 1 && length < seq; }
   bool has_segments() const { return documents > 1; }
   int64_t Document(int64_t i) const { return i * documents / seq; }
-  int64_t FirstOf(int64_t document) const { return (document * seq + documents - 1) / documents; }
+  int64_t FirstOf(int64_t document) const { return CeilDiv(document * seq, documents); }
   // Returns the share of pairs that are seen. Only a causal mask counts half, as FlashAttention has it.
   double Share() const {
     if (!has_segments() && !has_lengths() && window == 0) return causal ? 0.5 : 1;

@@ -7,6 +7,8 @@
 #include "launcher/report/chart_style.h"
 #include "launcher/report/html.h"
 
+#include "weft/core/host/rounding.h"
+
 namespace weft {
 namespace {
 
@@ -67,7 +69,7 @@ std::string Picture(std::vector<Chart> charts) {
   size_t lines = 1;
   for (const Chart& chart : charts) lines = std::max(lines, NameLines(chart).size());
   int above = kTitleHeight + int(lines) * kLineHeight, cell_height = kChartHeight + above;
-  int count = int(charts.size()), columns = count > 1 ? 2 : 1, rows = (count + columns - 1) / columns;
+  int count = int(charts.size()), columns = count > 1 ? 2 : 1, rows = int(CeilDiv(count, columns));
   int width = columns * kCellWidth + (columns + 1) * kMargin, height = rows * cell_height + (rows + 1) * kMargin;
   std::string svg = fmt::format("{} viewBox=\"0 0 {} {}\">\n{}<rect width=\"{}\" height=\"{}\" class=\"page\"/>\n",
                                 kPictureBegin, width, height, Style(), width, height);

@@ -10,6 +10,7 @@
 #include "weft/core/base/hash.h"
 #include "weft/core/base/rng.h"
 #include "weft/core/compile/measure.h"
+#include "weft/core/host/rounding.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/storage.h"
 #include "weft/parallel/step/arena_windows.h"
@@ -18,7 +19,7 @@ namespace weft {
 namespace {
 
 constexpr size_t kAligned = 256;
-size_t Rounded(size_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
+size_t Rounded(size_t bytes) { return RoundUpBytes(bytes, kAligned); }
 
 // Elementwise ops that reuse the storage of an operand write as many bytes elsewhere. But an op that changes a part of
 // its operand, or adds to it, would copy all of it.

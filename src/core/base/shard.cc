@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "weft/core/host/rounding.h"
+
 namespace weft {
 
 DimShard CutShard(const DimShard& of, int64_t k, int64_t coordinate) {
-  int64_t chunk = (of.capacity + k - 1) / k, end = of.offset + of.extent;
+  int64_t chunk = CeilDiv(of.capacity, k), end = of.offset + of.extent;
   int64_t begin = std::min(of.offset + coordinate * chunk, end);
   return {chunk, begin, std::min(chunk, end - begin)};
 }
@@ -17,7 +19,7 @@ DimShard ShardOfDim(int64_t n, const AxisList& axes, const MeshShape& mesh, cons
 }
 
 int64_t ChunkSize(int64_t n, const AxisList& axes, const MeshShape& mesh) {
-  for (int axis : axes) n = (n + mesh.sizes[size_t(axis)] - 1) / mesh.sizes[size_t(axis)];
+  for (int axis : axes) n = CeilDiv(n, mesh.sizes[size_t(axis)]);
   return n;
 }
 
@@ -26,7 +28,7 @@ Shape ChunkShape(const Shape& global, const Sharding& sharding, const MeshShape&
   ForEachShard(sharding, [&](int axis, int d) {
     if (size_t(d) >= shape.size()) return;  // the ops refuse such a placement
     int64_t k = mesh.sizes[size_t(axis)];
-    shape[size_t(d)] = (shape[size_t(d)] + k - 1) / k;
+    shape[size_t(d)] = CeilDiv(shape[size_t(d)], k);
   });
   return shape;
 }

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <map>
 
+#include "weft/core/host/rounding.h"
+
 namespace weft {
 namespace {
 
 constexpr size_t kAlign = 64;
 
-size_t Round(size_t bytes) { return std::max(kAlign, (bytes + kAlign - 1) / kAlign * kAlign); }
+size_t Round(size_t bytes) { return std::max(kAlign, RoundUpBytes(bytes, kAlign)); }
 
 // Best fit over a list of free ranges, in program order. Sizes are multiples of kAlign.
 class Arena {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "weft/core/host/rounding.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/record.h"
 
@@ -28,8 +29,7 @@ void CheckWire(const Node& node) {
 
 int64_t WireChunk(int64_t elements, int ranks) {
   constexpr int64_t kVector = 16 / int64_t(sizeof(BF16));
-  int64_t chunk = (elements + ranks - 1) / ranks;
-  return (chunk + kVector - 1) / kVector * kVector;
+  return RoundUp(CeilDiv(elements, ranks), kVector);
 }
 
 }  // namespace weft

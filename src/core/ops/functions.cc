@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "weft/core/host/rounding.h"
 #include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
@@ -162,7 +163,7 @@ std::vector<Var> Chunk(Var x, int64_t chunks, int dim, Loc loc) {
   dim = CheckedDim(x, dim, "chunk", loc);
   WEFT_CHECK(chunks > 0, fmt::format("chunk at {}: expected at least one chunk, got {}; 1 keeps the dim whole",
                                      ToString(loc), chunks));
-  int64_t extent = x.dim(dim), size = std::max<int64_t>(1, (extent + chunks - 1) / chunks);
+  int64_t extent = x.dim(dim), size = std::max<int64_t>(1, CeilDiv(extent, chunks));
   if (extent == 0) return std::vector<Var>(size_t(chunks), x);
   std::vector<Var> parts;
   for (int64_t start = 0; start < extent; start += size)

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "weft/core/base/error.h"
+#include "weft/core/host/rounding.h"
 #include "weft/core/runtime/backend_times.h"
 #include "weft/core/runtime/kernel.h"
 #include "weft/core/runtime/thread_pool.h"
@@ -43,9 +44,9 @@ void Context::AddDevice(std::unique_ptr<DeviceRuntime> runtime) {
 
 void Context::ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> fn) const {
   if (n <= 0) return;
-  int64_t pieces = std::min<int64_t>(threads_, (n + grain - 1) / std::max<int64_t>(grain, 1));
+  int64_t pieces = std::min<int64_t>(threads_, CeilDiv(n, std::max<int64_t>(grain, 1)));
   if (pieces <= 1) return fn(0, n);
-  int64_t chunk = (n + pieces - 1) / pieces;
+  int64_t chunk = CeilDiv(n, pieces);
   pool_->Run(int(pieces), [&](int i) {
     int64_t begin = i * chunk, end = std::min(begin + chunk, n);
     if (begin < end) fn(begin, end);

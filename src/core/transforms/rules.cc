@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "weft/core/host/rounding.h"
+
 namespace weft {
 namespace {
 
@@ -57,8 +59,8 @@ class Chooser {
     int64_t outer = Extent(group.outer), merged = outer * group.inner;
     for (int axis : axes) {
       int64_t k = mesh_.sizes[size_t(axis)];
-      merged = (merged + k - 1) / k;
-      outer = (outer + k - 1) / k;
+      merged = CeilDiv(merged, k);
+      outer = CeilDiv(outer, k);
       if (merged != outer * group.inner) return false;
     }
     return true;

@@ -1,5 +1,6 @@
 #include "weft/dist/group/collectives.h"
 
+#include "weft/core/host/rounding.h"
 #include "weft/core/runtime/context.h"
 
 namespace weft::collectives {
@@ -43,8 +44,6 @@ Tensor RunRow(Op op, const Tensor& x, Shape out_shape, DeviceMesh& mesh, int axi
   return y;
 }
 
-int64_t Chunk(int64_t extent, int ranks) { return (extent + ranks - 1) / ranks; }
-
 }  // namespace
 
 Tensor AllReduce(const Tensor& x, DeviceMesh& mesh, std::string_view axis, ReduceOp op, Loc loc) {
@@ -61,7 +60,7 @@ Tensor AllGather(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int d
 Tensor ReduceScatter(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int dim, ReduceOp op, Loc loc) {
   int a = mesh.Axis(axis, loc), d = NormalizeDim(dim, int64_t(x.shape().size()), "ReduceScatter");
   Shape shape = x.shape();
-  shape[size_t(d)] = Chunk(shape[size_t(d)], mesh.shape().sizes[size_t(a)]);
+  shape[size_t(d)] = CeilDiv(shape[size_t(d)], mesh.shape().sizes[size_t(a)]);
   return RunRow(Op::kReduceScatter, x, shape, mesh, a, {{"dim", d}, {"reduce", int(op)}}, loc);
 }
 
@@ -73,7 +72,7 @@ Tensor AllToAll(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int ga
   WEFT_CHECK(g != s, "AllToAll: gather_dim and split_dim are the same");
   Shape shape = x.shape();
   shape[size_t(g)] = extent >= 0 ? extent : shape[size_t(g)] * k;
-  shape[size_t(s)] = Chunk(shape[size_t(s)], k);
+  shape[size_t(s)] = CeilDiv(shape[size_t(s)], k);
   return RunRow(Op::kAllToAll, x, shape, mesh, a, {{"gather_dim", g}, {"split_dim", s}}, loc);
 }
 

@@ -1,6 +1,7 @@
 // Nest: nested loops over one box of strided tensors, shared by several operands. Host code for the kernels of every
 // device.
 #pragma once
+#include "weft/core/host/rounding.h"
 #include "weft/core/runtime/kernel.h"
 
 namespace weft {
@@ -30,8 +31,5 @@ struct Nest {
   int64_t inner_extent() const { return rank ? extents[size_t(rank - 1)] : 1; }
   int64_t inner_stride(int operand) const { return rank ? strides[size_t(rank - 1)][size_t(operand)] : 1; }
 };
-
-inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "weft/core/base/shard.h"
+#include "weft/core/host/rounding.h"
 #include "weft/core/host/suggest.h"
 #include "weft/core/ops/leaf.h"
 #include "weft/parallel/program/program.h"
@@ -79,7 +80,7 @@ void State::AddTogether(std::span<const NewEntry> entries, Loc loc) {
     CheckNew(e.name, loc);
     shapes.push_back(ChunkShape(e.global, e.sharding, mesh()));
     offsets.push_back(bytes);
-    bytes += (size_t(NumElements(shapes.back())) * SizeOf(e.dtype) + kTogether - 1) / kTogether * kTogether;
+    bytes += RoundUpBytes(size_t(NumElements(shapes.back())) * SizeOf(e.dtype), kTogether);
   }
   BufferPtr buffer = device_->Allocate(bytes);
   device_->Fill(buffer->data(), 0, bytes);

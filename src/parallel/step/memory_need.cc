@@ -4,6 +4,7 @@
 
 #include "weft/core/base/box.h"
 #include "weft/core/base/shard.h"
+#include "weft/core/host/rounding.h"
 #include "weft/dist/group/nccl/nccl_memory.h"
 #include "weft/parallel/step/arena_windows.h"
 
@@ -64,8 +65,7 @@ MemoryNeed MemoryNeedOf(const std::vector<EntryInfo>& entries, const MeshShape& 
   MemoryNeed need;
   for (const EntryInfo& e : entries) {
     int64_t size = NumElements(ChunkShape(e.shape, e.sharding, mesh)) * int64_t(SizeOf(e.dtype));
-    constexpr int64_t kAlign = State::kTogether;
-    BytesOf(need, e.kind) += e.kind == EntryKind::kSlot ? (size + kAlign - 1) / kAlign * kAlign : size;
+    BytesOf(need, e.kind) += e.kind == EntryKind::kSlot ? RoundUp(size, State::kTogether) : size;
   }
   if (plan) {
     need.workspaces = int64_t(plan->workspace_bytes);

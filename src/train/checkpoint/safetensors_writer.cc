@@ -4,6 +4,8 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "weft/core/host/rounding.h"
+
 namespace weft {
 namespace {
 
@@ -27,7 +29,7 @@ std::string SafetensorsHeader(std::span<const SafetensorsEntry> tensors, const c
     at += t.bytes();
   }
   std::string text = json.dump();
-  uint64_t size = (text.size() + sizeof size + kAlign - 1) / kAlign * kAlign - sizeof size;
+  uint64_t size = RoundUpBytes(text.size() + sizeof size, kAlign) - sizeof size;
   text.resize(size, ' ');
   return std::string(reinterpret_cast<const char*>(&size), sizeof size) + text;
 }

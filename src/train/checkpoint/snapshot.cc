@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "weft/core/host/rounding.h"
 #include "weft/train/io/crc32c.h"
 #include "weft/train/io/durable.h"
 
@@ -16,7 +17,7 @@ Snapshot::Snapshot(State& state, int rank)
   size_t bytes = 0;
   for (const PlannedBox& b : plan_.boxes) {
     offsets_.push_back(bytes);
-    bytes += (state.At(b.tensor).local.bytes() + kAlign - 1) / kAlign * kAlign;
+    bytes += RoundUpBytes(state.At(b.tensor).local.bytes(), kAlign);
   }
   memory_ = state.device().TryAllocateStaging(bytes);
   staged_ = memory_ != nullptr;

@@ -5,6 +5,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "weft/core/host/rounding.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/config_presets.h"
 #include "weft/train/config/config_schema.h"
@@ -234,7 +235,7 @@ namespace {
 // has no batch.
 void NoteIdleRanks(Config& config, int64_t ranks, int64_t share) {
   int64_t batch = config.train.global_batch;
-  int64_t idle = batch == 0 ? 0 : ranks - (batch + share - 1) / share;
+  int64_t idle = batch == 0 ? 0 : ranks - CeilDiv(batch, share);
   if (idle == 0) return;
   config.notes.push_back(
       fmt::format("{}{} sequence{} over {} data parallel ranks leave{} {} without any; a multiple of {} gives each the "
@@ -294,7 +295,7 @@ absl::Status Resolve(Config& config, int world_size) {
     return Refuse(config, "parallel.sequence_parallel", "needs mesh.tp above 1, got 1; set it to false");
   }
   int64_t batch_ranks = RanksWith(mesh, &MeshAxis::shards_batch);
-  int64_t share = (config.train.global_batch + batch_ranks - 1) / batch_ranks;
+  int64_t share = CeilDiv(config.train.global_batch, batch_ranks);
   int64_t& micro = config.train.micro_batch;
   micro = micro == 0 ? share : std::min(micro, share);
   NoteIdleRanks(config, batch_ranks, share);
@@ -309,7 +310,7 @@ namespace {
 // of a number of ranks; the most that we know of adds 1.8 %.
 bool IsPadding(int64_t rows, int64_t kinds) {
   constexpr int64_t kMultiple = 128, kShare = 50;
-  int64_t most = std::max((kinds + kMultiple - 1) / kMultiple * kMultiple, kinds + kinds / kShare);
+  int64_t most = std::max(RoundUp(kinds, kMultiple), kinds + kinds / kShare);
   return rows >= kinds && rows <= most;
 }
 

@@ -1,6 +1,7 @@
 #include "weft/train/config/model_of.h"
 
 #include "weft/core/base/error.h"
+#include "weft/core/host/rounding.h"
 #include "weft/parallel/nn/family/family.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
@@ -61,8 +62,8 @@ StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   o.clip = config.train.clip;
   o.loss.smoothing = config.train.label_smoothing;
   int64_t ranks = RanksWith(mesh, &MeshAxis::shards_batch), micro = config.train.micro_batch;
-  int64_t share = (config.train.global_batch + ranks - 1) / ranks;
-  o.micro_steps = int((share + micro - 1) / micro);
+  int64_t share = CeilDiv(config.train.global_batch, ranks);
+  o.micro_steps = int(CeilDiv(share, micro));
   o.rows = o.micro_steps == 1 ? config.train.global_batch : micro * ranks;
   o.halves = config.parallel.overlap == OverlapMode::kHalves && micro >= 2 && mesh.num_ranks() > 1 &&
              config.executor == ExecutorMode::kCompiled;

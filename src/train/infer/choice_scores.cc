@@ -5,6 +5,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "weft/core/host/rounding.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
 #include "weft/parallel/nn/plans/mesh_axes.h"
@@ -77,7 +78,7 @@ StepOptions ChoiceOptions(const Config& config, const MeshShape& mesh, std::span
   for (const EndingTokens& ending : endings) longest = std::max(longest, int64_t(ending.tokens.size()) - 1);
   o.tokens = longest;
   // As many rows on each rank, and no more than there are endings.
-  int64_t most = (int64_t(endings.size()) + ranks - 1) / ranks;
+  int64_t most = CeilDiv(int64_t(endings.size()), ranks);
   o.rows = std::clamp<int64_t>(batch / longest / ranks, 1, most) * ranks;
   return o;
 }

@@ -9,6 +9,7 @@
 
 #include "fmt/format.h"
 #include "weft/core/base/process_memory.h"
+#include "weft/core/host/rounding.h"
 #include "weft/core/testing/fault.h"
 
 namespace weft {
@@ -18,7 +19,7 @@ size_t PageSize() { return size_t(::sysconf(_SC_PAGESIZE)); }
 
 // Replaces the second half of a mapping, from a page boundary on, with pages past the end of the file.
 void LoseHalf(const InputFile& file, void* data) {
-  size_t page = PageSize(), pages = (size_t(file.size()) + page - 1) / page, kept = pages / 2;
+  size_t page = PageSize(), pages = RoundUpBytes(size_t(file.size()), page) / page, kept = pages / 2;
   ::mmap(static_cast<std::byte*>(data) + kept * page, (pages - kept) * page, PROT_READ, MAP_SHARED | MAP_FIXED,
          file.fd(), off_t(pages * page));
 }

@@ -7,12 +7,13 @@
 #include <utility>
 
 #include "weft/core/base/error.h"
+#include "weft/core/host/rounding.h"
 
 namespace weft {
 namespace {
 
 constexpr size_t kStagedAlign = 64;
-size_t StagedBytes(size_t bytes) { return (bytes + kStagedAlign - 1) / kStagedAlign * kStagedAlign; }
+size_t StagedBytes(size_t bytes) { return RoundUpBytes(bytes, kStagedAlign); }
 
 bool IsMove(const Collective& call) {
   return call.op == CollectiveOp::kAllGather || call.op == CollectiveOp::kAllToAll;

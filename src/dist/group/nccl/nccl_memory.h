@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "weft/core/base/mesh_shape.h"
+#include "weft/core/host/rounding.h"
 #include "weft/dist/group/nccl/nccl_api.h"
 
 namespace weft {
@@ -33,12 +34,11 @@ constexpr int64_t NcclSymmetricBytes(int ranks) {
 // Memory for `bytes` and a staging area per axis, as ncclMemAlloc rounds it up. WindowOffset is that of the staging
 // area of axis `index` among those axes.
 inline constexpr size_t kNcclStaging = size_t(4) << 20, kNcclGranularity = size_t(2) << 20;
-constexpr size_t RoundedUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 constexpr size_t WindowOffset(size_t bytes, size_t index) {
-  return RoundedUp(bytes, nccl::kWindowAlign) + index * kNcclStaging;
+  return RoundUpBytes(bytes, nccl::kWindowAlign) + index * kNcclStaging;
 }
 constexpr size_t WindowBytes(size_t bytes, size_t axes) {
-  return RoundedUp(WindowOffset(bytes, axes), kNcclGranularity);
+  return RoundUpBytes(WindowOffset(bytes, axes), kNcclGranularity);
 }
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "weft/core/host/rounding.h"
 #include "weft/dist/group/chunk_layout.h"
 #include "weft/dist/group/mesh.h"
 
@@ -16,7 +17,7 @@ namespace weft {
 
 // Alignment of the parts of a workspace, in bytes.
 constexpr int64_t kPartAlign = 64;
-constexpr int64_t PartBytes(int64_t bytes) { return (bytes + kPartAlign - 1) / kPartAlign * kPartAlign; }
+constexpr int64_t PartBytes(int64_t bytes) { return RoundUp(bytes, kPartAlign); }
 
 // Every CollectiveContext is a DeviceMesh.
 template <DeviceKind kind>

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "weft/core/base/error.h"
+#include "weft/core/host/rounding.h"
 #include "weft/kernels/cuda/device/device.h"
 
 namespace weft::cuda {
@@ -97,7 +98,7 @@ bool Aligned(const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0;
 template <class To, class From>
 void LaunchSum(const char* name, cudaStream_t stream, To* to, const From* chunks, int64_t num_chunks, int64_t count) {
   if (count == 0) return;
-  auto blocks = [count](int64_t each) { return unsigned((count + each * kThreads - 1) / (each * kThreads)); };
+  auto blocks = [count](int64_t each) { return unsigned(CeilDiv(count, each * kThreads)); };
   bool vectors = Aligned(to) && Aligned(chunks) && (num_chunks == 1 || count % kVector == 0);
   if (vectors)
     SumKernel<kVector><<<blocks(kVector), kThreads, 0, stream>>>(to, chunks, num_chunks, count);

@@ -6,14 +6,13 @@
 #include <limits>
 #include <vector>
 
+#include "weft/core/host/rounding.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft::nn {
 namespace {
 
 constexpr int64_t kSizes = 32, kAlignment = 8;  // tensor cores take multiples of 8 elements of 16 bits
-
-int64_t RoundedUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 void CheckSizes(int64_t batch, int64_t tokens, int64_t groups) {
   WEFT_CHECK(batch > 0 && tokens > 0 && groups > 0 && batch % groups == 0,
@@ -48,8 +47,8 @@ void CheckLengths(std::span<const int64_t> lengths, int64_t tokens) {
 }
 
 int64_t SlotsFor(int64_t most, int64_t all) {
-  int64_t step = RoundedUp((all + kSizes - 1) / kSizes, kAlignment);
-  return std::min(all, std::max(step, RoundedUp(most, step)));
+  int64_t step = RoundUp(CeilDiv(all, kSizes), kAlignment);
+  return std::min(all, std::max(step, RoundUp(most, step)));
 }
 int64_t Most(const Groups& groups) {
   size_t most = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "weft/core/base/hash.h"
+#include "weft/core/host/rounding.h"
 #include "weft/train/data/source/token_shard.h"
 
 namespace weft {
@@ -122,7 +123,7 @@ TokenSummary Summarize(const TokenStream& stream) {
   constexpr int64_t kMostOnDisk = int64_t(1) << 26, kRun = 4096, kRuns = 1024;
   int64_t size = stream.size();
   bool whole = !stream.mapped() || size <= kMostOnDisk;
-  int64_t runs = whole ? (size + kRun - 1) / kRun : kRuns;
+  int64_t runs = whole ? CeilDiv(size, kRun) : kRuns;
   if (whole) stream.ReadAhead();
   std::vector<int32_t> run(static_cast<size_t>(kRun));
   TokenSummary summary;

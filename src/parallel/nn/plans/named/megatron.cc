@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "weft/core/host/rounding.h"
 #include "weft/parallel/nn/plans/sharding_plan.h"
 
 namespace weft {
@@ -11,7 +12,7 @@ ShardingPlan MegatronPlan(const PlanOptions& o, const MeshShape& mesh) {
   if (k == 1) return {};
   const std::string tp = kTensorAxis;
   int64_t group = o.heads / std::max<int64_t>(o.kv_heads, 1);
-  bool kv_sharded = (o.heads + k - 1) / k == group * ((o.kv_heads + k - 1) / k);
+  bool kv_sharded = CeilDiv(o.heads, k) == group * CeilDiv(o.kv_heads, k);
   // Between blocks the residual stream is replicated, or sharded over the sequence (dim 1).
   Placement residual = o.sequence_parallel ? Shard(1) : Replicate();
   std::vector<ShardingPlan::Row> rows{
