@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "weft/core/base/hash.h"
 #include "weft/train/checkpoint/safetensors_header.h"
+#include "weft/train/io/bad_input.h"
 #include "weft/train/io/json_object.h"
 #include "weft/train/io/path_advice.h"
 
@@ -22,30 +23,28 @@ using Bytes = std::span<const std::byte>;
 
 constexpr uint64_t kMostHeaderBytes = 100'000'000;  // as in the reference implementation
 
-absl::Status Bad(const std::string& path, const std::string& what) {
-  return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
-}
-
 // Returns the size of the header in bytes. The data follows it.
 absl::StatusOr<uint64_t> HeaderBytes(const std::string& path, Bytes file) {
   constexpr std::string_view kPointer = "version https://git-lfs";
   if (file.size() >= kPointer.size() && std::memcmp(file.data(), kPointer.data(), kPointer.size()) == 0)
-    return Bad(path, "expected a safetensors file, got a pointer of Git LFS to one; fetch it with git lfs pull");
+    return BadInput(path, "expected a safetensors file, got a pointer of Git LFS to one; fetch it with git lfs pull");
   uint64_t size = 0;
   if (file.size() < sizeof size)
-    return Bad(path,
-               fmt::format("expected a safetensors file, got a file of {} bytes; copy or make it again", file.size()));
+    return BadInput(
+        path, fmt::format("expected a safetensors file, got a file of {} bytes; copy or make it again", file.size()));
   std::memcpy(&size, file.data(), sizeof size);
   if (size > kMostHeaderBytes)
-    return Bad(path, fmt::format("expected a safetensors file, which begins with the size of its header, at most {}, "
-                                 "got {}; is this another kind of file?",
-                                 kMostHeaderBytes, size));
+    return BadInput(path,
+                    fmt::format("expected a safetensors file, which begins with the size of its header, at most {}, "
+                                "got {}; is this another kind of file?",
+                                kMostHeaderBytes, size));
   if (size > file.size() - sizeof size)
-    return Bad(path, fmt::format("expected a header of {} bytes after the first 8, got a file of {}; copy or make it "
-                                 "again",
-                                 size, file.size()));
+    return BadInput(path,
+                    fmt::format("expected a header of {} bytes after the first 8, got a file of {}; copy or make it "
+                                "again",
+                                size, file.size()));
   if (size == 0 || file[sizeof size] != std::byte('{'))
-    return Bad(path, "expected a header that begins with {, got something else; is this another kind of file?");
+    return BadInput(path, "expected a header that begins with {, got something else; is this another kind of file?");
   return size;
 }
 
@@ -71,7 +70,8 @@ absl::Status Safetensors::AddFile(const std::string& path) {
     StoredTensor stored{name_of_file, t.type, t.dtype, t.shape, data.subspan(t.begin, t.end - t.begin)};
     auto [there, fresh] = tensors_.emplace(name, std::move(stored));
     if (!fresh)
-      return Bad(path, fmt::format("tensor {} is in {} too; remove one of the files", Shown(name), there->second.file));
+      return BadInput(path,
+                      fmt::format("tensor {} is in {} too; remove one of the files", Shown(name), there->second.file));
   }
   return absl::OkStatus();
 }
@@ -81,15 +81,16 @@ absl::Status Safetensors::AddIndex(const std::string& index) {
   if (!json.ok()) return json.status();
   auto map = json->find("weight_map");
   if (map == json->end() || !map->is_object() || map->empty())
-    return Bad(index, "expected a weight_map of tensors to files, got none; make the index again");
+    return BadInput(index, "expected a weight_map of tensors to files, got none; make the index again");
   std::map<std::string, std::string> file_of;
   std::set<std::string> names;
   for (const auto& [tensor, name] : map->items()) {
     bool plain = name.is_string() && fs::path(name.get<std::string>()).filename() == name.get<std::string>();
     if (!plain)
-      return Bad(index, fmt::format("tensor {}: expected the name of a file in the same folder, got {}; make the index "
-                                    "again",
-                                    Shown(tensor), Shown(name)));
+      return BadInput(index,
+                      fmt::format("tensor {}: expected the name of a file in the same folder, got {}; make the index "
+                                  "again",
+                                  Shown(tensor), Shown(name)));
     file_of[tensor] = (fs::path(index).parent_path() / name.get<std::string>()).string();
     names.insert(file_of[tensor]);
   }
@@ -97,12 +98,12 @@ absl::Status Safetensors::AddIndex(const std::string& index) {
     if (absl::Status status = AddFile(name); !status.ok()) return status;
   for (const auto& [tensor, name] : file_of)
     if (auto found = tensors_.find(tensor); found == tensors_.end() || found->second.file != name)
-      return Bad(name, fmt::format("expected tensor {}, as {} says, got none; copy or make the files again",
-                                   Shown(tensor), index));
+      return BadInput(name, fmt::format("expected tensor {}, as {} says, got none; copy or make the files again",
+                                        Shown(tensor), index));
   for (const auto& [tensor, stored] : tensors_)
     if (!file_of.contains(tensor))
-      return Bad(std::string(stored.file),
-                 fmt::format("tensor {} is not in {}; copy or make the files again", Shown(tensor), index));
+      return BadInput(std::string(stored.file),
+                      fmt::format("tensor {} is not in {}; copy or make the files again", Shown(tensor), index));
   return absl::OkStatus();
 }
 
@@ -110,7 +111,7 @@ absl::StatusOr<Safetensors> Safetensors::Open(const std::string& path) {
   Safetensors weights;
   weights.path_ = path;
   std::error_code error;
-  if (!fs::exists(path, error)) return Bad(path, "no such file or folder" + PathAdvice(path));
+  if (!fs::exists(path, error)) return BadInput(path, "no such file or folder" + PathAdvice(path));
   std::string whole = (fs::path(path) / "model.safetensors").string(), index = whole + ".index.json";
   absl::Status status;
   if (!fs::is_directory(path, error)) {
@@ -120,7 +121,8 @@ absl::StatusOr<Safetensors> Safetensors::Open(const std::string& path) {
   } else if (fs::exists(index, error)) {
     status = weights.AddIndex(index);
   } else {
-    status = Bad(path,
+    status =
+        BadInput(path,
                  "expected model.safetensors or model.safetensors.index.json in this folder, got neither; save the "
                  "model as safetensors");
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "weft/train/io/bad_input.h"
 #include "weft/train/io/json_object.h"
 
 namespace weft {
@@ -39,10 +40,6 @@ const Type kTypes[] = {{"F64", 8, DType::kF64},
                        {"F8_E8M0", 1},
                        {"C64", 8}};
 
-absl::Status Bad(const std::string& path, const std::string& what) {
-  return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
-}
-
 // Returns the integers of an array, or none unless all are integers from 0 up to 2^63 - 1.
 std::optional<std::vector<int64_t>> WholeNumbers(const Json& info, const char* key) {
   auto found = info.find(key);
@@ -65,7 +62,7 @@ std::optional<int64_t> BytesOf(const std::vector<int64_t>& shape, int64_t elemen
 
 absl::StatusOr<ListedTensor> ReadEntry(const std::string& path, const std::string& name, const Json& info) {
   auto bad = [&](const std::string& what) {
-    return Bad(path, fmt::format("tensor {}: {}; make the file again", Shown(name), what));
+    return BadInput(path, fmt::format("tensor {}: {}; make the file again", Shown(name), what));
   };
   if (!info.is_object()) return bad(fmt::format("expected an object with dtype and shape, got {}", Shown(info)));
   auto type_name = info.find("dtype");
@@ -108,7 +105,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(size_t, const std::string&, const Json::exception& error) override {
-    return Fails(Bad(path_, FaultOf(error)));
+    return Fails(BadInput(path_, FaultOf(error)));
   }
 
   absl::Status status;
@@ -123,8 +120,8 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   }
   bool InMetadata() const { return name_ == kMetadata; }
   bool BadMetadata(const std::string& got) {
-    return Fails(
-        Bad(path_, fmt::format("expected __metadata__ to be an object of strings, got {}; make the file again", got)));
+    return Fails(BadInput(
+        path_, fmt::format("expected __metadata__ to be an object of strings, got {}; make the file again", got)));
   }
 
   bool Begin(Json container) {
@@ -154,9 +151,10 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       return true;
     }
     if (++values_ > kMaxValues)
-      return Fails(Bad(path_, fmt::format("tensor {}: expected a dtype, a shape and data_offsets, got more than {} "
-                                          "values; make the file again",
-                                          Shown(name_), kMaxValues)));
+      return Fails(
+          BadInput(path_, fmt::format("tensor {}: expected a dtype, a shape and data_offsets, got more than {} "
+                                      "values; make the file again",
+                                      Shown(name_), kMaxValues)));
     Json& into = *open_.back();
     Json& placed = into.is_array() ? into.emplace_back(std::move(value)) : into[key_] = std::move(value);
     if (open) open_.push_back(&placed);
@@ -186,14 +184,16 @@ absl::Status CheckPlaces(const std::string& path, const Tensors& tensors, uint64
   for (const auto* t : order) {
     const auto& [name, tensor] = *t;
     if (tensor.begin != end)
-      return Bad(path, fmt::format("tensor {}: expected its data at byte {}, after those before it, got {}; make the "
-                                   "file again",
-                                   Shown(name), end, tensor.begin));
+      return BadInput(path,
+                      fmt::format("tensor {}: expected its data at byte {}, after those before it, got {}; make the "
+                                  "file again",
+                                  Shown(name), end, tensor.begin));
     end = tensor.end;
   }
   if (end == bytes) return absl::OkStatus();
-  return Bad(path, fmt::format("expected {} bytes of data, as the header says, got {}; copy or make the file again",
-                               end, bytes));
+  return BadInput(
+      path,
+      fmt::format("expected {} bytes of data, as the header says, got {}; copy or make the file again", end, bytes));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "weft/train/data/source/mixture_source.h"
 #include "weft/train/data/source/stream_source.h"
 #include "weft/train/data/source/synthetic_source.h"
+#include "weft/train/io/bad_input.h"
 
 namespace weft {
 namespace {
@@ -38,7 +39,7 @@ absl::Status FaultOfFile(const Tokenizer& tokenizer, const std::string& field, c
     absl::StatusOr<Documents> documents = ReadDocuments({path}, field);
     if (!documents.ok()) return documents.status();
     if (absl::Status s = EncodeDocuments(tokenizer, *documents).status(); absl::IsInvalidArgument(s))
-      return absl::InvalidArgumentError(fmt::format("{}: {}", path, std::string(s.message())));
+      return BadInput(path, s.message());
   }
   return absl::OkStatus();
 }

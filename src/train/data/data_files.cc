@@ -9,6 +9,7 @@
 #include <set>
 
 #include "fmt/format.h"
+#include "weft/train/io/bad_input.h"
 #include "weft/train/io/file_names.h"
 #include "weft/train/io/path_advice.h"
 #include "weft/train/io/text_reader.h"
@@ -18,10 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Paths = std::vector<std::string>;
-
-absl::Status Bad(const std::string& path, const std::string& what) {
-  return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
-}
 
 // Empty and binary files are not text. An unreadable file might be text, so it is an error. A compressed file is judged
 // by its first block.
@@ -47,9 +44,10 @@ absl::Status RefuseParquet(const std::string& path) {
     if (::pread(file->fd(), bytes.data(), bytes.size(), off_t(at)) != ssize_t(bytes.size()) || bytes != kMagic)
       return absl::OkStatus();
   }
-  return Bad(path,
-             "expected text, JSONL or token shards, got a Parquet file; make JSONL of it, with pandas for example: "
-             "pandas.read_parquet(\"IN\").to_json(\"OUT.jsonl\", orient=\"records\", lines=True)");
+  return BadInput(
+      path,
+      "expected text, JSONL or token shards, got a Parquet file; make JSONL of it, with pandas for example: "
+      "pandas.read_parquet(\"IN\").to_json(\"OUT.jsonl\", orient=\"records\", lines=True)");
 }
 
 // Whether a file in a folder is data. Counts other files in `skipped`.
@@ -79,9 +77,10 @@ absl::Status AddFolder(const std::string& folder, DataFiles& files) {
     if (!is_data.ok()) return is_data.status();
     if (*is_data) found.push_back(at);
   }
-  if (error) return Bad(at, fmt::format("cannot be searched ({}); make it readable or move it away", error.message()));
+  if (error)
+    return BadInput(at, fmt::format("cannot be searched ({}); make it readable or move it away", error.message()));
   if (found.empty())
-    return Bad(
+    return BadInput(
         folder,
         "no text file and no token shard in this folder; hidden, empty and other binary files and links to nowhere "
         "do not count");
@@ -105,14 +104,14 @@ absl::Status Add(const std::string& input, DataFiles& files) {
   std::error_code error;
   if (fs::is_directory(input, error)) return AddFolder(input, files);
   if (fs::exists(input, error)) return files.paths.push_back(input), RefuseParquet(input);
-  if (error) return Bad(input, fmt::format("cannot be reached ({})", error.message()));
-  if (fs::is_symlink(input, error)) return Bad(input, "this link leads nowhere");
-  if (input.find_first_of("*?[") == input.npos) return Bad(input, "no such file or folder" + PathAdvice(input));
+  if (error) return BadInput(input, fmt::format("cannot be reached ({})", error.message()));
+  if (fs::is_symlink(input, error)) return BadInput(input, "this link leads nowhere");
+  if (input.find_first_of("*?[") == input.npos) return BadInput(input, "no such file or folder" + PathAdvice(input));
   Paths matches = Glob(input);
   if (matches.empty()) {
     std::string folder = fs::path(input).parent_path().string();
     bool plain = folder.find_first_of("*?[") == folder.npos;
-    return Bad(input, "no file matches this pattern" + (plain ? PathAdvice(folder) : ""));
+    return BadInput(input, "no file matches this pattern" + (plain ? PathAdvice(folder) : ""));
   }
   for (const std::string& match : matches) {
     if (absl::Status status = Add(match, files); !status.ok()) return status;
@@ -135,10 +134,11 @@ absl::Status SetFormat(DataFiles& files) {
     // The shards that weft prepare writes.
     std::string prepared = (fs::path(*first).parent_path() / "train_*.bin").string();
     bool named = fnmatch(prepared.c_str(), first->c_str(), 0) == 0 && path.ends_with("/config.yaml");
-    return Bad(path, fmt::format("expected {}, as {} is one, got a file that does not begin as one; give {} or {}, not "
-                                 "both{}",
-                                 files.format->one, *first, text.name, files.format->few,
-                                 named ? "; " + prepared + " names what to train on" : ""));
+    return BadInput(path,
+                    fmt::format("expected {}, as {} is one, got a file that does not begin as one; give {} or {}, not "
+                                "both{}",
+                                files.format->one, *first, text.name, files.format->few,
+                                named ? "; " + prepared + " names what to train on" : ""));
   }
   return absl::OkStatus();
 }

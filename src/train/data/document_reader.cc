@@ -4,14 +4,11 @@
 
 #include "absl/strings/ascii.h"
 #include "fmt/format.h"
+#include "weft/train/io/bad_input.h"
 #include "weft/train/io/json_object.h"
 
 namespace weft {
 namespace {
-
-absl::Status Bad(const std::string& place, const std::string& what) {
-  return absl::InvalidArgumentError(fmt::format("{}: {}", place, what));
-}
 
 // Formats the keys of a record for an error: "\"id\", \"body\"". Shows at most kMost keys.
 std::string KeysText(const nlohmann::json& record) {
@@ -91,9 +88,10 @@ absl::StatusOr<bool> DocumentReader::NextLine() {
     at_ = 0;
     from = buffer_.size();
     if (buffer_.size() > kMostRecord)
-      return Bad(Place(), fmt::format("expected a JSON object of at most {} bytes on a line, got a longer line; divide "
-                                      "the record",
-                                      kMostRecord));
+      return BadInput(Place(),
+                      fmt::format("expected a JSON object of at most {} bytes on a line, got a longer line; divide "
+                                  "the record",
+                                  kMostRecord));
     absl::StatusOr<std::string_view> block = text_->Next();
     if (!block.ok()) return block.status();
     ended_ = block->empty();
@@ -121,17 +119,19 @@ absl::StatusOr<std::string> DocumentReader::TextOfLine() const {
 absl::StatusOr<std::string> DocumentReader::TextOf(nlohmann::json& record, const std::string& field) const {
   auto found = record.find(field);
   if (found == record.end())
-    return Bad(Place(),
-               fmt::format("expected a record with the field {}, got one with {}; name the field that holds the "
-                           "text: data.field=NAME, or field=NAME for weft prepare",
-                           Shown(field), KeysText(record)));
+    return BadInput(Place(),
+                    fmt::format("expected a record with the field {}, got one with {}; name the field that holds the "
+                                "text: data.field=NAME, or field=NAME for weft prepare",
+                                Shown(field), KeysText(record)));
   if (!found->is_string())
-    return Bad(Place(), fmt::format("expected a text in the field {}, got {}; remove the record, or name another field",
-                                    Shown(field), Shown(*found)));
+    return BadInput(Place(),
+                    fmt::format("expected a text in the field {}, got {}; remove the record, or name another field",
+                                Shown(field), Shown(*found)));
   auto& text = found->get_ref<std::string&>();
   if (text.find('\0') != text.npos)
-    return Bad(Place(), fmt::format("expected a text in the field {}, got one with the character U+0000; remove it",
-                                    Shown(field)));
+    return BadInput(
+        Place(),
+        fmt::format("expected a text in the field {}, got one with the character U+0000; remove it", Shown(field)));
   return std::move(text);
 }
 

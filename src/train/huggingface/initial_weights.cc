@@ -13,6 +13,7 @@
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/huggingface/hf_config.h"
+#include "weft/train/io/bad_input.h"
 #include "weft/train/io/json_object.h"
 
 namespace weft {
@@ -160,7 +161,7 @@ absl::Status InitialWeights::CheckSettings(const HfFamily& family, const ModelCo
   if (!settings.ok()) return settings.status();
   absl::Status fits = CheckHfConfig(*settings, family, model, [&] { return HoldsTheEmbeddingTwice(family); });
   if (fits.ok()) return fits;
-  return absl::InvalidArgumentError(fmt::format("{}: {}", file, std::string(fits.message())));
+  return BadInput(file, fits.message());
 }
 
 StoredTensors::const_iterator InitialWeights::Find(const HfFamily& family, const std::string& name) const {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "fmt/format.h"
+#include "weft/train/io/bad_input.h"
 #include "weft/train/io/json_object.h"
 #include "weft/train/io/text_reader.h"
 
@@ -15,10 +16,6 @@ using Json = nlohmann::json;
 
 constexpr size_t kMostBytes = 1'000'000'000, kMostEndings = 1000;
 
-absl::Status Bad(const std::string& place, const std::string& what) {
-  return absl::InvalidArgumentError(fmt::format("{}: {}", place, what));
-}
-
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   TextReader reader({path});
   std::string all;
@@ -28,15 +25,16 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
     if (text->empty()) return all;
     all += *text;
     if (all.size() > kMostBytes)
-      return Bad(path, fmt::format("expected at most {} bytes of JSON lines, got more; divide the file", kMostBytes));
+      return BadInput(path,
+                      fmt::format("expected at most {} bytes of JSON lines, got more; divide the file", kMostBytes));
   }
 }
 
 absl::StatusOr<const Json*> FieldOf(const Json& record, const char* name, const std::string& place) {
   auto found = record.find(name);
   if (found != record.end()) return &*found;
-  return Bad(place,
-             fmt::format(R"(expected {{"ctx": "...", "endings": ["...", ...], "label": 0}}, got no {:?})", name));
+  return BadInput(place,
+                  fmt::format(R"(expected {{"ctx": "...", "endings": ["...", ...], "label": 0}}, got no {:?})", name));
 }
 
 absl::StatusOr<std::vector<std::string>> EndingsOf(const Json& value, const std::string& place) {
@@ -45,8 +43,8 @@ absl::StatusOr<std::vector<std::string>> EndingsOf(const Json& value, const std:
     if (ending.is_string() && !ending.get_ref<const std::string&>().empty()) endings.push_back(ending);
   bool whole = value.is_array() && endings.size() == value.size();
   if (whole && endings.size() >= 2 && endings.size() <= kMostEndings) return endings;
-  return Bad(place, fmt::format("endings: expected a list of 2 to {} texts that are not empty, got {}", kMostEndings,
-                                Shown(value)));
+  return BadInput(place, fmt::format("endings: expected a list of 2 to {} texts that are not empty, got {}",
+                                     kMostEndings, Shown(value)));
 }
 
 absl::StatusOr<int64_t> LabelOf(const Json& value, int64_t endings, const std::string& place) {
@@ -58,8 +56,8 @@ absl::StatusOr<int64_t> LabelOf(const Json& value, int64_t endings, const std::s
     if (error != std::errc() || end != text.data() + text.size()) label = -1;
   }
   if (label >= 0 && label < endings) return label;
-  return Bad(place, fmt::format("label: expected the index of one of {} endings, 0 to {}, got {}", endings, endings - 1,
-                                Shown(value)));
+  return BadInput(place, fmt::format("label: expected the index of one of {} endings, 0 to {}, got {}", endings,
+                                     endings - 1, Shown(value)));
 }
 
 absl::StatusOr<ChoiceItem> ItemOf(std::string_view line, const std::string& place) {
@@ -69,7 +67,7 @@ absl::StatusOr<ChoiceItem> ItemOf(std::string_view line, const std::string& plac
                               label = FieldOf(*record, "label", place);
   for (const auto* field : {&context, &endings, &label})
     if (!field->ok()) return field->status();
-  if (!(*context)->is_string()) return Bad(place, fmt::format("ctx: expected a text, got {}", Shown(**context)));
+  if (!(*context)->is_string()) return BadInput(place, fmt::format("ctx: expected a text, got {}", Shown(**context)));
   absl::StatusOr<std::vector<std::string>> texts = EndingsOf(**endings, place);
   if (!texts.ok()) return texts.status();
   absl::StatusOr<int64_t> index = LabelOf(**label, int64_t(texts->size()), place);
@@ -90,7 +88,7 @@ absl::StatusOr<Context> EncodeContext(const ChoiceItem& item, const Tokenizer& t
   size_t size = all.find_last_not_of(" \t\n\v\f\r") + 1;  // npos + 1 is 0
   Context context{.text = all.substr(0, size), .spaces = all.substr(size)};
   absl::StatusOr<std::vector<int32_t>> tokens = tokenizer.Encode(context.text);
-  if (!tokens.ok()) return Bad(place, fmt::format("ctx: {}", std::string(tokens.status().message())));
+  if (!tokens.ok()) return BadInput(place, fmt::format("ctx: {}", std::string(tokens.status().message())));
   context.tokens = *std::move(tokens);
   return context;
 }
@@ -100,17 +98,18 @@ absl::StatusOr<EndingTokens> EncodeEnding(const Context& context, const std::str
                                           const std::string& place) {
   absl::StatusOr<std::vector<int32_t>> tokens =
       tokenizer.Encode(fmt::format("{}{} {}", context.text, context.spaces, ending));
-  if (!tokens.ok()) return Bad(place, fmt::format("{:?}: {}", ending, std::string(tokens.status().message())));
+  if (!tokens.ok()) return BadInput(place, fmt::format("{:?}: {}", ending, std::string(tokens.status().message())));
   EndingTokens result{.tokens = tokenizer.begin(), .count = int64_t(tokens->size()) - int64_t(context.tokens.size())};
   if (result.tokens.empty() && context.tokens.empty()) {
     if (!tokenizer.end_of_text())
-      return Bad(place,
-                 "ctx: expected a text, got none, and the tokenizer has no token that can come before an ending");
+      return BadInput(place,
+                      "ctx: expected a text, got none, and the tokenizer has no token that can come before an ending");
     result.tokens = {*tokenizer.end_of_text()};
   }
   if (result.count < 1)
-    return Bad(place, fmt::format("{:?}: expected an ending with a token of its own, got one that its context takes in",
-                                  ending));
+    return BadInput(
+        place,
+        fmt::format("{:?}: expected an ending with a token of its own, got one that its context takes in", ending));
   result.tokens.insert(result.tokens.end(), tokens->begin(), tokens->end());
   return result;
 }
@@ -133,7 +132,7 @@ absl::StatusOr<std::vector<ChoiceItem>> ReadChoices(const std::string& path) {
     item->line = number;
     items.push_back(*std::move(item));
   }
-  if (items.empty()) return Bad(path, "expected JSON lines with items, got blank lines only");
+  if (items.empty()) return BadInput(path, "expected JSON lines with items, got blank lines only");
   return items;
 }
 
@@ -149,8 +148,8 @@ absl::StatusOr<std::vector<EndingTokens>> EncodeChoices(const std::vector<Choice
       absl::StatusOr<EndingTokens> encoded = EncodeEnding(*before, ending, tokenizer, place);
       if (!encoded.ok()) return encoded.status();
       if (encoded->count > context)
-        return Bad(place, fmt::format("{:?}: expected an ending of at most model.context = {} tokens, got {}", ending,
-                                      context, encoded->count));
+        return BadInput(place, fmt::format("{:?}: expected an ending of at most model.context = {} tokens, got {}",
+                                           ending, context, encoded->count));
       std::vector<int32_t>& tokens = encoded->tokens;
       tokens.erase(tokens.begin(), tokens.end() - std::min(int64_t(tokens.size()), context + 1));
       all.push_back(*std::move(encoded));

@@ -10,13 +10,10 @@
 
 #include "fmt/format.h"
 #include "weft/core/testing/fault.h"
+#include "weft/train/io/bad_input.h"
 
 namespace weft {
 namespace {
-
-absl::Status Bad(const std::string& path, const std::string& what) {
-  return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
-}
 
 const char* KindOf(mode_t mode) {
   switch (mode & S_IFMT) {
@@ -33,13 +30,13 @@ const char* KindOf(mode_t mode) {
 
 absl::Status CheckKind(const std::string& path, const struct stat& facts) {
   if (S_ISREG(facts.st_mode)) return absl::OkStatus();
-  return Bad(path, fmt::format("expected a file, got {}; give a file on disk", KindOf(facts.st_mode)));
+  return BadInput(path, fmt::format("expected a file, got {}; give a file on disk", KindOf(facts.st_mode)));
 }
 
 }  // namespace
 
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path, uint64_t most) {
-  auto unopened = [&] { return Bad(path, fmt::format("cannot be opened ({})", std::strerror(errno))); };
+  auto unopened = [&] { return BadInput(path, fmt::format("cannot be opened ({})", std::strerror(errno))); };
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0) return unopened();
   if (absl::Status s = CheckKind(path, facts); !s.ok()) return s;
@@ -48,7 +45,8 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& path, uint64_t most
   if (absl::Status s = CheckKind(path, facts); !s.ok()) return s;
   file.size_ = uint64_t(facts.st_size);
   if (file.size_ <= most) return file;
-  return Bad(path, fmt::format("expected at most {} bytes, got {}; is it another kind of file?", most, file.size_));
+  return BadInput(path,
+                  fmt::format("expected at most {} bytes, got {}; is it another kind of file?", most, file.size_));
 }
 
 InputFile::InputFile(InputFile&& other) noexcept
@@ -64,7 +62,8 @@ absl::StatusOr<size_t> InputFile::Read(std::span<char> out) {
     int fault = FaultAt("read");
     ssize_t got = fault ? -1 : ::read(fd_, out.data() + done, out.size() - done);
     if (got < 0 && !fault && errno == EINTR) continue;
-    if (got < 0) return Bad(path_, fmt::format("cannot be read to its end ({})", std::strerror(fault ? fault : errno)));
+    if (got < 0)
+      return BadInput(path_, fmt::format("cannot be read to its end ({})", std::strerror(fault ? fault : errno)));
     if (got == 0) break;
     done += size_t(got);
   }

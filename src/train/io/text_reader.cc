@@ -6,16 +6,9 @@
 
 #include "fmt/format.h"
 #include "weft/core/host/utf8.h"
+#include "weft/train/io/bad_input.h"
 
 namespace weft {
-namespace {
-
-absl::Status Bad(const std::string& path, const std::string& what) {
-  return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
-}
-
-}  // namespace
-
 absl::StatusOr<BlockReader> BlockReader::Open(const std::string& path) {
   absl::StatusOr<InputFile> file = InputFile::Open(path);
   if (!file.ok()) return file.status();
@@ -49,10 +42,10 @@ absl::Status BlockReader::Unpack(size_t most, std::string& bytes) {
     absl::StatusOr<Decoder::Progress> progress =
         decoder_->Unpack(std::span(packed_).subspan(taken_), std::span(bytes).subspan(kept + done));
     if (!progress.ok()) {
-      status = Bad(path_,
-                   fmt::format("expected a whole {} stream, got damage near offset {} of the file ({}); copy the "
-                               "file again, or make it again",
-                               decoder_->name(), offset_ + int64_t(taken_), std::string(progress.status().message())));
+      status = BadInput(
+          path_, fmt::format("expected a whole {} stream, got damage near offset {} of the file ({}); copy the "
+                             "file again, or make it again",
+                             decoder_->name(), offset_ + int64_t(taken_), std::string(progress.status().message())));
     } else if (progress->taken + progress->given == 0) {
       status = Refill();
     } else {
@@ -75,10 +68,10 @@ absl::Status BlockReader::Refill() {
   if (!size.ok() || *size > 0) return size.status();
   ended_ = decoder_->whole();
   if (ended_) return absl::OkStatus();
-  return Bad(path_,
-             fmt::format("expected a whole {} stream, got a file that ends within it, at offset {}; copy the file "
-                         "again, or make it again",
-                         decoder_->name(), offset_));
+  return BadInput(path_,
+                  fmt::format("expected a whole {} stream, got a file that ends within it, at offset {}; copy the file "
+                              "again, or make it again",
+                              decoder_->name(), offset_));
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t most) {
@@ -123,7 +116,7 @@ absl::Status TextReader::Fill() {
     if (absl::Status s = DropMark(); !s.ok()) return s;
   if (!buffer_.empty()) return absl::OkStatus();
   file_.reset();
-  return fresh ? Bad(files_[next_ - 1], "the file is empty; give a text") : absl::OkStatus();
+  return fresh ? BadInput(files_[next_ - 1], "the file is empty; give a text") : absl::OkStatus();
 }
 
 // Some programs put U+FEFF before a text to mark it as UTF-8. It is not part of the text.
@@ -142,8 +135,8 @@ absl::Status TextReader::Check(std::string_view text) const {
   const std::string& path = files_[next_ - 1];
   const char* advice = path.ends_with(".bin") ? "give a text, or a token shard, which begins with 20240520 or 20240801"
                                               : "convert the file to UTF-8";
-  return Bad(path, fmt::format("expected UTF-8 text, got the byte 0x{:02x} at offset {}{}; {}", uint8_t(text[bad]),
-                               offset_ + int64_t(bad), file_->packed() ? " of the unpacked text" : "", advice));
+  return BadInput(path, fmt::format("expected UTF-8 text, got the byte 0x{:02x} at offset {}{}; {}", uint8_t(text[bad]),
+                                    offset_ + int64_t(bad), file_->packed() ? " of the unpacked text" : "", advice));
 }
 
 }  // namespace weft

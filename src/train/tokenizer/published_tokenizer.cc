@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "fmt/format.h"
+#include "weft/train/io/bad_input.h"
 #include "weft/train/io/json_object.h"
 #include "weft/train/io/path_advice.h"
 #include "weft/train/io/text_reader.h"
@@ -57,7 +58,7 @@ absl::StatusOr<Tokenizer> OpenFile(TokenizerKind kind, const std::string& path) 
   absl::StatusOr<TokenizerFiles> files = ReadFiles(path, IsPublished(kind));
   if (!files.ok()) return files.status();
   std::optional<TokenizerKind> found = IsPublished(kind) ? KindOf(files->table) : std::nullopt;
-  auto bad = [&](const std::string& what) { return absl::InvalidArgumentError(fmt::format("{}: {}", path, what)); };
+  auto bad = [&](const std::string& what) { return BadInput(path, what); };
   if (kind == TokenizerKind::kHuggingFace) {
     bool pointer = files->table.starts_with("version https://git-lfs");
     const char* got = pointer ? "a pointer of Git LFS to one; fetch it with git lfs pull" : "another file";

@@ -6,6 +6,8 @@
 
 #include "fmt/format.h"
 
+#include "weft/train/io/bad_input.h"
+
 namespace weft {
 namespace {
 
@@ -17,10 +19,6 @@ const ShardFormat* FindFormat(int32_t magic) {
   auto found =
       std::find_if(std::begin(kFormats), std::end(kFormats), [&](const ShardFormat& f) { return f.magic == magic; });
   return found == std::end(kFormats) ? nullptr : found;
-}
-
-absl::Status Bad(const std::string& path, const std::string& what) {
-  return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
 }
 
 }  // namespace
@@ -40,26 +38,31 @@ absl::StatusOr<TokenShard> OpenTokenShard(const std::string& path) {
   if (!file.ok()) return file.status();
   auto bytes = int64_t((*file)->bytes().size());
   if (bytes < kShardHeaderBytes)
-    return Bad(path, fmt::format("expected a token shard's header of {} bytes, got a file of {}; copy or make it again",
-                                 kShardHeaderBytes, bytes));
+    return BadInput(path,
+                    fmt::format("expected a token shard's header of {} bytes, got a file of {}; copy or make it again",
+                                kShardHeaderBytes, bytes));
   int32_t header[3];  // magic, version, tokens
   std::memcpy(header, (*file)->bytes().data(), sizeof header);
   if (absl::Status s = (*file)->Fault(); !s.ok()) return s;
   const ShardFormat* format = FindFormat(header[0]);
   if (!format)
-    return Bad(path, fmt::format("expected a token shard, which begins with {} or {}, got {}; give a shard of llm.c",
-                                 kFormats[0].magic, kFormats[1].magic, header[0]));
+    return BadInput(path,
+                    fmt::format("expected a token shard, which begins with {} or {}, got {}; give a shard of llm.c",
+                                kFormats[0].magic, kFormats[1].magic, header[0]));
   if (header[1] != format->version)
-    return Bad(path, fmt::format("expected a token shard of version {} after the magic {}, got version {}; make it "
-                                 "again with llm.c's scripts",
-                                 format->version, format->magic, header[1]));
+    return BadInput(path,
+                    fmt::format("expected a token shard of version {} after the magic {}, got version {}; make it "
+                                "again with llm.c's scripts",
+                                format->version, format->magic, header[1]));
   if (header[2] < 1)
-    return Bad(path, fmt::format("expected at least 1 token, got {} in the header; make the shard again", header[2]));
+    return BadInput(path,
+                    fmt::format("expected at least 1 token, got {} in the header; make the shard again", header[2]));
   int64_t expected = kShardHeaderBytes + int64_t(header[2]) * format->width;
   if (bytes != expected)
-    return Bad(path, fmt::format("expected {} + {} tokens x {} = {} bytes, as the header says, got {}; copy or make it "
-                                 "again",
-                                 kShardHeaderBytes, header[2], format->width, expected, bytes));
+    return BadInput(path,
+                    fmt::format("expected {} + {} tokens x {} = {} bytes, as the header says, got {}; copy or make it "
+                                "again",
+                                kShardHeaderBytes, header[2], format->width, expected, bytes));
   return TokenShard{*file, (*file)->bytes().data() + kShardHeaderBytes, format->width, header[2]};
 }
 
