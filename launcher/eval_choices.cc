@@ -55,9 +55,9 @@ absl::StatusOr<Job> Load(const Words& words, const ChoiceRequest& request, const
   if (!source.ok()) return source.status();
   const Config& config = source->config;
   if (config.train.objective != TrainObjective::kNext)
-    return Refuse(PlaceOf(config, "model.family") +
-                  fmt::format("expected a family that gives the next token, got {}, which gives other ones",
-                              config.model.family));
+    return RefuseKey(config, "model.family",
+                     fmt::format("expected a family that gives the next token, got {}, which gives other ones",
+                                 config.model.family));
   absl::StatusOr<Tokenizer> tokenizer = TokenizerOf(*source);
   if (!tokenizer.ok()) return tokenizer.status();
   if (absl::Status s = ResolveVocab(source->config, tokenizer->vocab()); !s.ok()) return s;

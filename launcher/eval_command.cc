@@ -60,10 +60,10 @@ struct Job {
 absl::StatusOr<Dataset> LoadData(const ModelSource& source) {
   const Config& config = source.config;
   if (config.data.synthetic || config.data.val.empty())
-    return absl::InvalidArgumentError(PlaceOf(config, "data.val") +
-                                      "is required by weft eval; give a text file, token shards or a folder, e.g. "
-                                      "data.val=PATH" +
-                                      (config.data.synthetic ? " data.synthetic=false" : ""));
+    return RefuseKey(config, "data.val",
+                     std::string("is required by weft eval; give a text file, token shards or a folder, e.g. "
+                                 "data.val=PATH") +
+                         (config.data.synthetic ? " data.synthetic=false" : ""));
   absl::StatusOr<Tokenizer> tokenizer = TokenizerOf(source);
   absl::StatusOr<Dataset> data =
       Dataset::Load(config, {.tokenizer = tokenizer.ok() ? &*tokenizer : nullptr, .train = false});

@@ -85,8 +85,8 @@ absl::StatusOr<Job> Load(Words words, const Ranks& ranks) {
   absl::StatusOr<ModelSource> source = OpenSource(split->path, split->overrides, ranks, MeshFill::kTensor);
   if (!source.ok()) return source.status();
   if (source->config.train.objective == TrainObjective::kMasked)
-    return absl::InvalidArgumentError(
-        PlaceOf(source->config, "model.family") +
+    return RefuseKey(
+        source->config, "model.family",
         fmt::format(
             "expected a family that gives the next token, got {}, which gives other ones; weft eval measures it",
             source->config.model.family));

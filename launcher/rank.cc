@@ -236,8 +236,7 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   context->set_numerics(NumericsOf(config));
   RegisterCpuKernels(context->kernels(DeviceKind::kCpu));
   absl::StatusOr<DeviceKind> device = OpenDevice(WishOf(config), bootstrap, *context, job.notices);
-  if (!device.ok())
-    device = absl::InvalidArgumentError(PlaceOf(config, "device") + std::string(device.status().message()));
+  if (!device.ok()) device = RefuseKey(config, "device", device.status().message());
   if (!AllOk(bootstrap, device.status())) return std::nullopt;
   if (*device == DeviceKind::kCpu) PrepareProducts(*context, job.notices);
   job.times.Note(StartPhase::kDeviceOpen);

@@ -28,7 +28,7 @@ absl::Status CheckOutputs(const Config& config) {
     const std::string& path = output.path;
     absl::Status status = output.is_folder() ? MakeOutputFolder(path) : CheckOutputFile(path);
     if (status.ok() && path == config.log.jsonl) status = CheckOutputFile(SavedConfigPath(config));
-    if (!status.ok()) return absl::InvalidArgumentError(PlaceOf(config, output.key) + std::string(status.message()));
+    if (!status.ok()) return RefuseKey(config, output.key, status.message());
   }
   return absl::OkStatus();
 }

@@ -18,10 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-absl::Status Refuse(const Config& config, const std::string& key, const std::string& what) {
-  return absl::InvalidArgumentError(PlaceOf(config, key) + what);
-}
-
 absl::StatusOr<Resumed> FindNewest(const Config& config, ProcessGroup& world) {
   const std::string& dir = config.checkpoint.dir;
   NewestWhole newest = FindNewestWhole(dir, RanksOf(world));
@@ -34,7 +30,7 @@ absl::StatusOr<Resumed> FindNewest(const Config& config, ProcessGroup& world) {
   }
   std::string faults;
   for (const std::string& fault : resumed.lines) faults += "\n" + fault;
-  return Refuse(
+  return RefuseKey(
       config, "checkpoint.resume",
       fmt::format("expected a whole checkpoint in {}, got only broken ones; remove them to start from the beginning{}",
                   dir, faults));
@@ -54,13 +50,13 @@ absl::StatusOr<Resumed> FindNamed(const Config& config, ProcessGroup& world) {
     fault = fmt::format("expected the folder of one checkpoint, got one that holds some; did you mean {:?}?",
                         StepFolder(path, steps[0]));
   }
-  absl::Status mine = fault.empty() ? absl::OkStatus() : Refuse(config, "checkpoint.resume", fault);
+  absl::Status mine = fault.empty() ? absl::OkStatus() : RefuseKey(config, "checkpoint.resume", fault);
   if (absl::Status s = FirstFault(world, mine); !s.ok()) return s;
   absl::StatusOr<Checkpoint> checkpoint = OpenWhole(path, RanksOf(world));
   if (!checkpoint.ok())
-    return Refuse(config, "checkpoint.resume",
-                  fmt::format("{}; copy the folder again, or give another checkpoint",
-                              std::string(checkpoint.status().message())));
+    return RefuseKey(config, "checkpoint.resume",
+                     fmt::format("{}; copy the folder again, or give another checkpoint",
+                                 std::string(checkpoint.status().message())));
   return Resumed{.checkpoint = *std::move(checkpoint)};
 }
 
@@ -81,9 +77,9 @@ absl::Status CheckModel(const Config& config, const Checkpoint& checkpoint) {
     std::string was = PrintValue(field, *saved), now = PrintValue(field, config);
     const char* unsaid = saved->Given(key) ? "" : " from before there was such a key";
     if (was != now)
-      return Refuse(config, key,
-                    fmt::format("expected {}, as {} has it{}, got {}; all keys but those of model may differ", was,
-                                checkpoint.folder(), unsaid, now));
+      return RefuseKey(config, key,
+                       fmt::format("expected {}, as {} has it{}, got {}; all keys but those of model may differ", was,
+                                   checkpoint.folder(), unsaid, now));
   }
   return absl::OkStatus();
 }

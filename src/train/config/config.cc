@@ -143,16 +143,12 @@ void FillTokenizer(Config& config) {
   }
 }
 
-absl::Status Refuse(const Config& config, const std::string& key, const std::string& what) {
-  return absl::InvalidArgumentError(PlaceOf(config, key) + what);
-}
-
 // An axis on the command line is more likely to be wrong than the file's section.
 absl::Status RefuseMesh(const Config& config, const std::string& what) {
   for (const MeshAxis& axis : kMeshAxes)
     if (FromCommandLine(config, axis.key))
       return absl::InvalidArgumentError(fmt::format("{}mesh: {}", kCommandLine, what));
-  return Refuse(config, "mesh", what);
+  return RefuseKey(config, "mesh", what);
 }
 
 absl::StatusOr<Config> Parse(std::string_view yaml, const std::string& name, const std::vector<std::string>& overrides,
@@ -290,9 +286,10 @@ absl::Status Resolve(Config& config, int world_size) {
                                           ToString(mesh), RanksText(ranks), world_size, ranks, ranks));
   }
   if (config.parallel.chunks == 1)
-    return Refuse(config, "parallel.chunks", "expected 0, or 2 to 64 chunks, got 1, which is the whole; give 0 or 2");
+    return RefuseKey(config, "parallel.chunks",
+                     "expected 0, or 2 to 64 chunks, got 1, which is the whole; give 0 or 2");
   if (config.parallel.sequence_parallel && config.mesh[kTensorAxis] == 1) {
-    return Refuse(config, "parallel.sequence_parallel", "needs mesh.tp above 1, got 1; set it to false");
+    return RefuseKey(config, "parallel.sequence_parallel", "needs mesh.tp above 1, got 1; set it to false");
   }
   int64_t batch_ranks = RanksWith(mesh, &MeshAxis::shards_batch);
   int64_t share = CeilDiv(config.train.global_batch, batch_ranks);
@@ -328,7 +325,7 @@ absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab) {
   bool initial = !config.model.init.empty() && !config.data.synthetic;
   if (config.model.vocab == 0) config.model.vocab = tokenizer_vocab;
   if (initial && !IsPadding(config.model.vocab, tokenizer_vocab))
-    return Refuse(
+    return RefuseKey(
         config, "data.tokenizer",
         fmt::format("expected the tokenizer of model.init, of model.vocab = {} kinds of token, got {} with {}; "
                     "give it as huggingface:PATH, a folder with tokenizer.json or tokenizer.model",
@@ -337,9 +334,10 @@ absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab) {
   if (config.model.vocab >= tokenizer_vocab) return absl::OkStatus();
   constexpr const char* kMore[] = {"", " with the mask", " with the end and the padding of texts"};
   const char* mask = kMore[size_t(config.train.objective)];
-  return Refuse(config, "model.vocab",
-                fmt::format("expected at least the {} kinds of token of tokenizer {}{}, got {}; raise it or remove it",
-                            tokenizer_vocab, config.data.tokenizer, mask, config.model.vocab));
+  return RefuseKey(
+      config, "model.vocab",
+      fmt::format("expected at least the {} kinds of token of tokenizer {}{}, got {}; raise it or remove it",
+                  tokenizer_vocab, config.data.tokenizer, mask, config.model.vocab));
 }
 
 std::string SavedConfigPath(const std::string& jsonl) { return jsonl + ".config.yaml"; }

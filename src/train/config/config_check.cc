@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "weft/core/base/rng.h"
@@ -268,6 +269,10 @@ std::string PlaceOf(const Config& config, const std::string& key) {
     }
   }
   return key + ": ";
+}
+
+absl::Status RefuseKey(const Config& config, const std::string& key, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(PlaceOf(config, key), what));
 }
 
 std::string PlaceOfItem(const Config& config, const std::string& key, const ItemPlace& item) {

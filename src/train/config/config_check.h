@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "weft/train/config/config.h"
 
 namespace weft {
@@ -11,6 +13,8 @@ namespace weft {
 // Returns "configs/a.yaml:3:11: model.dim: " for a given key. For any other key, returns the position of its section,
 // or else of the file.
 std::string PlaceOf(const Config& config, const std::string& key);
+// Returns the error of a key: its place, and then `what`.
+absl::Status RefuseKey(const Config& config, const std::string& key, absl::string_view what);
 
 // The position of an item in a list that is the value of a key.
 struct ItemPlace {

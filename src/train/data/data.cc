@@ -17,19 +17,11 @@
 namespace weft {
 namespace {
 
-absl::Status Refuse(const Config& config, const std::string& key, const std::string& what) {
-  return absl::InvalidArgumentError(PlaceOf(config, key) + what);
-}
-
-absl::Status Refuse(const Config& config, const std::string& key, const absl::Status& status) {
-  return Refuse(config, key, std::string(status.message()));
-}
-
 absl::Status RefuseOtherFormat(const Config& config, const DataFormat& train, const DataFormat& val) {
   auto [first, second] = std::minmax({&train, &val});  // in the order of the table
-  return Refuse(config, "data.val",
-                fmt::format("expected {}, as data.train is, got {}; give both as {} or both as {}", train.name,
-                            val.name, first->name, second->name));
+  return RefuseKey(config, "data.val",
+                   fmt::format("expected {}, as data.train is, got {}; give both as {} or both as {}", train.name,
+                               val.name, first->name, second->name));
 }
 
 // Encodes each file by itself. Returns the error of the first file that the tokenizer refuses, with its name and
@@ -91,10 +83,11 @@ absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& o
   absl::StatusOr<std::vector<Part>> parts = with_train ? FindParts(config) : std::vector<Part>();
   if (!parts.ok()) return parts.status();
   absl::StatusOr<DataFiles> val = own_files ? FindDataFiles(config.data.val.paths) : DataFiles();
-  if (!val.ok()) return Refuse(config, "data.val", val.status());
+  if (!val.ok()) return RefuseKey(config, "data.val", val.status().message());
   const DataFormat& format = with_train ? *parts->front().files.format : *val->format;
   if (config.train.objective == TrainObjective::kPairs && format.holds_tokens())
-    return Refuse(config, "data.train", "expected JSONL with a source and a target in each record, got token shards");
+    return RefuseKey(config, "data.train",
+                     "expected JSONL with a source and a target in each record, got token shards");
   if (own_files && val->format != &format) return RefuseOtherFormat(config, format, *val->format);
   absl::Status status = format.holds_tokens() ? dataset.LoadTokens(config, *parts, *val, options.tokenizer)
                                               : dataset.LoadText(config, *parts, *val, options.tokenizer);
@@ -118,10 +111,11 @@ absl::Status Dataset::ChooseMask(const Config& config) {
   int64_t mask = tokenizer_ ? tokenizer_->mask().value_or(int32_t(kinds)) : kinds;
   for (const TokenStream* stream : {&train_, &val_})
     if (TokenSummary summary = Summarize(*stream); !tokenizer_ && summary.largest >= mask)
-      return Refuse(config, "model.vocab",
-                    fmt::format("expected a number above the largest token of the shards, {}, for what is masked, got "
-                                "{}; raise it by one",
-                                summary.largest, config.model.vocab));
+      return RefuseKey(
+          config, "model.vocab",
+          fmt::format("expected a number above the largest token of the shards, {}, for what is masked, got "
+                      "{}; raise it by one",
+                      summary.largest, config.model.vocab));
   vocab_ = std::max(vocab_, mask + 1);
   masking_.emplace(uint64_t(config.train.seed), int32_t(mask), kinds);
   return absl::OkStatus();
@@ -131,12 +125,12 @@ absl::StatusOr<std::vector<Dataset::Part>> Dataset::FindParts(const Config& conf
   std::vector<Part> parts;
   auto add = [&](const PathList& paths, double weight, const std::string& field) {
     absl::StatusOr<DataFiles> files = FindDataFiles(paths);
-    if (!files.ok()) return Refuse(config, "data.train", files.status());
+    if (!files.ok()) return RefuseKey(config, "data.train", files.status().message());
     const DataFormat& first = parts.empty() ? *files->format : *parts[0].files.format;
     if (files->format != &first)
-      return Refuse(config, "data.train",
-                    fmt::format("{}: expected {}, as the first source is, got {}; give all sources in one form",
-                                files->paths[0], first.name, files->format->name));
+      return RefuseKey(config, "data.train",
+                       fmt::format("{}: expected {}, as the first source is, got {}; give all sources in one form",
+                                   files->paths[0], first.name, files->format->name));
     parts.push_back({*std::move(files), field.empty() ? config.data.field : field, weight});
     return absl::OkStatus();
   };
@@ -154,7 +148,7 @@ void Dataset::UseTokenizer(Tokenizer tokenizer) {
 
 absl::Status Dataset::OpenTokenizer(const Config& config) {
   absl::StatusOr<Tokenizer> tokenizer = Tokenizer::Open(config.data.tokenizer);
-  if (!tokenizer.ok()) return Refuse(config, "data.tokenizer", tokenizer.status());
+  if (!tokenizer.ok()) return RefuseKey(config, "data.tokenizer", tokenizer.status().message());
   UseTokenizer(*std::move(tokenizer));
   return absl::OkStatus();
 }
@@ -163,12 +157,12 @@ absl::Status Dataset::LoadText(const Config& config, std::vector<Part>& parts, c
                                const Tokenizer* tokenizer) {
   for (Part& part : parts) {
     absl::StatusOr<Documents> documents = ReadDocuments(part.files.paths, part.field);
-    if (!documents.ok()) return Refuse(config, "data.train", documents.status());
+    if (!documents.ok()) return RefuseKey(config, "data.train", documents.status().message());
     NoteSkipped(config, "data.train", part.files, documents->skipped);
     part.documents = *std::move(documents);
   }
   absl::StatusOr<Documents> val = ReadDocuments(val_files.paths, config.data.field);
-  if (!val.ok()) return Refuse(config, "data.val", val.status());
+  if (!val.ok()) return RefuseKey(config, "data.val", val.status().message());
   NoteSkipped(config, "data.val", val_files, val->skipped);
   if (double fraction = config.data.val.fraction; fraction > 0)
     for (Part& part : parts) val->Append(part.documents.CutTail(TailOf(config, part.documents, fraction)));
@@ -197,14 +191,14 @@ absl::Status Dataset::EncodeText(const Config& config, std::vector<Part>& parts,
   auto encode = [&](const char* key, Documents documents, TokenStream& out) {
     absl::StatusOr<std::vector<int32_t>> tokens = Encode(documents);
     if (absl::IsResourceExhausted(tokens.status()) || absl::IsOutOfRange(tokens.status()))
-      return Refuse(config, key, tokens.status());
+      return RefuseKey(config, key, tokens.status().message());
     if (!tokens.ok()) {
       absl::Status fault = FaultOfFile(*tokenizer_, config.data.field, val_files);
       for (auto part = parts.rbegin(); part != parts.rend(); ++part)
         if (absl::Status s = FaultOfFile(*tokenizer_, part->field, part->files); !s.ok()) fault = s;
       if (fault.ok()) fault = tokens.status();
-      return Refuse(config, "data.tokenizer",
-                    std::string(fault.message()) + "; give the one that was made with this text");
+      return RefuseKey(config, "data.tokenizer",
+                       std::string(fault.message()) + "; give the one that was made with this text");
     }
     out = TokenStream(*std::move(tokens));
     return absl::OkStatus();
@@ -232,14 +226,14 @@ absl::Status Dataset::LoadTokens(const Config& config, std::vector<Part>& parts,
   vocab_ = std::max(vocab_, config.model.vocab);
   for (Part& part : parts) {
     absl::StatusOr<TokenStream> tokens = part.files.format->open(part.files.paths);
-    if (!tokens.ok()) return Refuse(config, "data.train", tokens.status());
+    if (!tokens.ok()) return RefuseKey(config, "data.train", tokens.status().message());
     part.tokens = *std::move(tokens);
     if (double fraction = config.data.val.fraction; fraction > 0)
       val_.Append(part.tokens.CutTail(HeadLength(part.tokens.size(), fraction)));
   }
   if (!val_files.paths.empty()) {
     absl::StatusOr<TokenStream> tokens = val_files.format->open(val_files.paths);
-    if (!tokens.ok()) return Refuse(config, "data.val", tokens.status());
+    if (!tokens.ok()) return RefuseKey(config, "data.val", tokens.status().message());
     val_ = *std::move(tokens);
   }
   return CheckTokens(config, parts);
@@ -251,9 +245,9 @@ absl::Status Dataset::CheckTokens(const Config& config, const std::vector<Part>&
   // Summaries read samples of large shards; the batches check every token.
   for (const TokenStream* stream : streams) {
     TokenSummary summary = Summarize(*stream);
-    if (absl::Status s = stream->Fault(0, stream->size()); !s.ok()) return Refuse(config, "data", s);
+    if (absl::Status s = stream->Fault(0, stream->size()); !s.ok()) return RefuseKey(config, "data", s.message());
     if (summary.largest >= vocab_)
-      return Refuse(config, "model.vocab", TokenFault(*stream, summary.largest_at, vocab_));
+      return RefuseKey(config, "model.vocab", TokenFault(*stream, summary.largest_at, vocab_));
   }
   return absl::OkStatus();
 }
@@ -280,20 +274,22 @@ bool NamesTokenizerOfShards(const Config& config) {
 absl::Status CheckShardKeys(const Config& config) {
   if (Tokenizer::HasFile(config.data.tokenizer)) return absl::OkStatus();
   if (config.data.tokenizer != DataConfig().tokenizer)
-    return Refuse(config, "data.tokenizer",
-                  fmt::format("has no meaning for token shards, got {0}; remove it, or give {0}:PATH, the table that "
-                              "they were made with",
-                              config.data.tokenizer));
+    return RefuseKey(
+        config, "data.tokenizer",
+        fmt::format("has no meaning for token shards, got {0}; remove it, or give {0}:PATH, the table that "
+                    "they were made with",
+                    config.data.tokenizer));
   if (config.model.vocab < 1)
-    return Refuse(config, "model.vocab",
-                  "is required with token shards, which do not say it; add it, e.g. 50257 for the tokens of GPT-2 or "
-                  "128256 for those of Llama 3");
+    return RefuseKey(
+        config, "model.vocab",
+        "is required with token shards, which do not say it; add it, e.g. 50257 for the tokens of GPT-2 or "
+        "128256 for those of Llama 3");
   int64_t bytes = Tokenizer::Bytes().vocab();
   if (FromCommandLine(config, "data.tokenizer") && config.model.vocab != bytes)
-    return Refuse(config, "data.tokenizer",
-                  fmt::format("bytes has {} kinds of token, but model.vocab is {}: these shards are another "
-                              "tokenizer's; remove it, or give that one's file",
-                              bytes, config.model.vocab));
+    return RefuseKey(config, "data.tokenizer",
+                     fmt::format("bytes has {} kinds of token, but model.vocab is {}: these shards are another "
+                                 "tokenizer's; remove it, or give that one's file",
+                                 bytes, config.model.vocab));
   return absl::OkStatus();
 }
 
@@ -302,14 +298,14 @@ absl::Status Dataset::CheckLengths(const Config& config, const std::vector<Part>
   for (const Part& part : parts) {
     if (part.tokens.size() > context_) continue;
     std::string where = config.data.mixture.empty() ? "" : " in the source of " + part.files.paths[0];
-    return Refuse(config, "data.train",
-                  fmt::format("expected at least context + 1 = {} tokens, got {}{}; give more {} or a smaller "
-                              "model.context",
-                              context_ + 1, part.tokens.size(), where, more));
+    return RefuseKey(config, "data.train",
+                     fmt::format("expected at least context + 1 = {} tokens, got {}{}; give more {} or a smaller "
+                                 "model.context",
+                                 context_ + 1, part.tokens.size(), where, more));
   }
   if (!config.data.val.empty() && val_.size() < 2) {
-    return Refuse(config, "data.val",
-                  fmt::format("expected at least 2 tokens, got {}; give more {}", val_.size(), more));
+    return RefuseKey(config, "data.val",
+                     fmt::format("expected at least 2 tokens, got {}; give more {}", val_.size(), more));
   }
   return absl::OkStatus();
 }

@@ -120,9 +120,7 @@ void SetEntry(State& state, const std::string& entry, const StoredTensor& from, 
 }
 
 absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
-  auto refuse = [&](const std::string& what) {
-    return absl::InvalidArgumentError(PlaceOf(config, "model.init") + what);
-  };
+  auto refuse = [&](const std::string& what) { return RefuseKey(config, "model.init", what); };
   const HfFamily* family = FindHfFamily(config.model.family);  // CheckConfig refuses families without a table
   absl::StatusOr<Safetensors> files = Safetensors::Open(config.model.init);
   if (!files.ok() && IsCheckpoint(config.model.init))

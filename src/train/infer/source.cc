@@ -144,9 +144,9 @@ absl::StatusOr<Tokenizer> NamedTokenizer(const ModelSource& source) {
   absl::StatusOr<DataFiles> files = FindDataFiles(config.data.train);
   bool shards = files.ok() && files->format->holds_tokens();
   if (!named && (source.checkpoint || (shards && !NamesTokenizerOfShards(config))))
-    return Refuse(PlaceOf(config, "data.tokenizer") +
-                  "is not known of a model that was trained on token shards; name the one that made them, e.g. "
-                  "data.tokenizer=bytes or data.tokenizer=sentencepiece:PATH");
+    return RefuseKey(config, "data.tokenizer",
+                     "is not known of a model that was trained on token shards; name the one that made them, e.g. "
+                     "data.tokenizer=bytes or data.tokenizer=sentencepiece:PATH");
   if (config.data.tokenizer == "chars") {
     absl::StatusOr<Dataset> data = Dataset::Load(config);
     if (!data.ok()) return data.status();
@@ -154,7 +154,7 @@ absl::StatusOr<Tokenizer> NamedTokenizer(const ModelSource& source) {
   }
   absl::StatusOr<Tokenizer> tokenizer = Tokenizer::Open(config.data.tokenizer);
   if (tokenizer.ok()) return tokenizer;
-  return Refuse(PlaceOf(config, "data.tokenizer") + std::string(tokenizer.status().message()));
+  return RefuseKey(config, "data.tokenizer", tokenizer.status().message());
 }
 
 }  // namespace
@@ -176,9 +176,9 @@ absl::StatusOr<Tokenizer> TokenizerOf(const ModelSource& source) {
   if (*saved && !FromCommandLine(source.config, "data.tokenizer")) return **std::move(saved);
   absl::StatusOr<Tokenizer> named = NamedTokenizer(source);
   if (named.ok() && *saved && (named->kind() != (*saved)->kind() || named->files().table != (*saved)->files().table))
-    return Refuse(fmt::format("{}expected the tokenizer of {}, which is there as {}, got another; remove it",
-                              PlaceOf(source.config, "data.tokenizer"), source.checkpoint->folder(),
-                              (*saved)->names().file));
+    return RefuseKey(source.config, "data.tokenizer",
+                     fmt::format("expected the tokenizer of {}, which is there as {}, got another; remove it",
+                                 source.checkpoint->folder(), (*saved)->names().file));
   return named;
 }
 

@@ -76,14 +76,14 @@ absl::StatusOr<std::unique_ptr<StepSampler>> MakeTextSampler(const Config& confi
                                                              DeviceKind device) {
   if (config.train.sample_every == 0) return std::unique_ptr<StepSampler>();
   if (config.train.objective != TrainObjective::kNext)
-    return absl::InvalidArgumentError(
-        PlaceOf(config, "train.sample_every") +
+    return RefuseKey(
+        config, "train.sample_every",
         fmt::format("expected 0, as family {} does not continue texts, got {}; give 0, or another model.family",
                     config.model.family, config.train.sample_every));
   if (!data.tokenizer())
-    return absl::InvalidArgumentError(PlaceOf(config, "train.sample_every") +
-                                      "needs the tokenizer of the text, which this data has not; name it in "
-                                      "data.tokenizer, or give 0");
+    return RefuseKey(config, "train.sample_every",
+                     "needs the tokenizer of the text, which this data has not; name it in "
+                     "data.tokenizer, or give 0");
   return std::make_unique<TextSampler>(config, *data.tokenizer(), context, mesh, device);
 }
 

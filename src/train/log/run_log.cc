@@ -57,7 +57,7 @@ absl::Status RunLog::Add(const LogOutput& output, const Config& config, std::opt
   auto lock = std::make_unique<PathLock>();
   auto take = [&] {
     absl::Status taken = output.is_folder() ? absl::OkStatus() : lock->Take(path);
-    return taken.ok() ? taken : absl::InvalidArgumentError(PlaceOf(config, output.key) + std::string(taken.message()));
+    return taken.ok() ? taken : RefuseKey(config, output.key, taken.message());
   };
   if (absl::Status s = take(); !s.ok()) return s;
   if (!resumed_step && !output.is_folder())

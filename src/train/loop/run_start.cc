@@ -21,10 +21,11 @@ absl::Status CheckTokenizer(const Checkpoint& checkpoint, const Config& config, 
   const Tokenizer* mine = data.tokenizer();
   for (const SavedFile& file : checkpoint.manifest().files)
     if (mine && file.name == mine->names().file && file.header_crc != Crc32c(mine->files().table))
-      return absl::InvalidArgumentError(fmt::format(
-          "{}expected the tokenizer of {}, which lies there as {}, got another one of its kind; train on its "
-          "tokens, or start from the beginning with checkpoint.resume=never",
-          PlaceOf(config, "data.tokenizer"), checkpoint.folder(), file.name));
+      return RefuseKey(
+          config, "data.tokenizer",
+          fmt::format("expected the tokenizer of {}, which lies there as {}, got another one of its kind; train on its "
+                      "tokens, or start from the beginning with checkpoint.resume=never",
+                      checkpoint.folder(), file.name));
   return absl::OkStatus();
 }
 
@@ -102,7 +103,7 @@ absl::Status RunStart::MakeFolder(const Config& config, ProcessGroup& world) {
   absl::Status made = MakeSharedFolder(config.checkpoint.dir, ranks);
   if (made.ok()) made = FirstFault(ranks, world.rank() == 0 ? in_use_->Take(config.checkpoint.dir) : made);
   if (made.ok()) return made;
-  return absl::InvalidArgumentError(PlaceOf(config, "checkpoint.dir") + std::string(made.message()));
+  return RefuseKey(config, "checkpoint.dir", made.message());
 }
 
 absl::Status RunStart::SetState(const Config& config, State& state, TrainingStep& step, const Runtime& runtime,

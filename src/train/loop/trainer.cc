@@ -97,9 +97,9 @@ absl::StatusOr<std::optional<StepPlans>> Trainer::MakePlans() {
               "would issue its collectives in another order or in other groups than rank 0: do all ranks run the same "
               "build?");
   if (absl::Status s = CheckGather(step_.options(), plans ? &*plans : nullptr, runtime_.device); !s.ok())
-    return absl::InvalidArgumentError(PlaceOf(config_, "parallel.gather") + std::string(s.message()));
+    return RefuseKey(config_, "parallel.gather", s.message());
   if (absl::Status s = CheckSymmetric(step_.options(), plans ? &*plans : nullptr, runtime_.device); !s.ok())
-    return absl::InvalidArgumentError(PlaceOf(config_, "parallel.symmetric_memory") + std::string(s.message()));
+    return RefuseKey(config_, "parallel.symmetric_memory", s.message());
   if (absl::Status s = CheckMemoryFor(plans); !s.ok()) return s;
   Note(StartPhase::kPlanned);
   return plans;

@@ -33,7 +33,7 @@ absl::StatusOr<RunClaim> RunClaim::Make(Config& config, const Ranks& ranks) {
   if (config.run.empty() || config.checkpoint.resume != "never") return claim;
   absl::StatusOr<std::string> free = ranks.rank == 0 ? MakeFirstFree(config.run) : "";
   absl::Status made = free.status();
-  if (!made.ok()) made = absl::InvalidArgumentError(PlaceOf(config, "run") + std::string(made.message()));
+  if (!made.ok()) made = RefuseKey(config, "run", made.message());
   if (absl::Status s = FirstFault(ranks, made); !s.ok()) return s;
   std::string name = ranks.gather(*free)[0];
   if (ranks.rank == 0) claim.made_ = RunFolder(name);

@@ -68,9 +68,10 @@ ProfileRecord RecordOf(const ProfileTotals& totals) {
 absl::Status CheckProfiledSteps(const Config& config, int64_t start_step) {
   const StepRange& steps = config.profile.steps;
   if (steps.empty() || steps.first > start_step) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{}expected steps after {}, where the run resumes, got [{}, {}]; give later steps or remove it",
-                  PlaceOf(config, "profile.steps"), start_step, steps.first, steps.last));
+  return RefuseKey(
+      config, "profile.steps",
+      fmt::format("expected steps after {}, where the run resumes, got [{}, {}]; give later steps or remove it",
+                  start_step, steps.first, steps.last));
 }
 
 void StepProfiler::Begin() {
