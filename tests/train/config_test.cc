@@ -611,5 +611,11 @@ TEST(Suggest, CountsEdits) {
   EXPECT_EQ(EditDistance("LR", "lr"), 0);
 }
 
+TEST(Suggest, FirstFewNames) {
+  EXPECT_EQ(FirstFew({}), "");
+  EXPECT_EQ(FirstFew({"a", "b"}, 2), "a, b");
+  EXPECT_EQ(FirstFew({"a", "b", "c", "d"}, 2), "a, b and 2 more");
+}
+
 }  // namespace
 }  // namespace weft

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -100,6 +102,12 @@ std::string NearestKey(std::string_view key, const std::vector<std::string>& key
     if (!part.empty() && LastPart(candidate) == part) return candidate;
   }
   return "";
+}
+
+std::string FirstFew(const std::vector<std::string>& names, size_t most) {
+  if (names.size() <= most) return absl::StrJoin(names, ", ");
+  return absl::StrCat(absl::StrJoin(names.begin(), names.begin() + ptrdiff_t(most), ", "), " and ", names.size() - most,
+                      " more");
 }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Finds the valid word nearest to a misspelt one.
+// Finds the valid word nearest to a misspelt one, and shortens lists of names for messages.
 #pragma once
 #include <string>
 #include <string_view>
@@ -22,5 +22,8 @@ std::string_view LastPart(std::string_view key);
 // Returns the nearest key, or "". Prefers a key with the same last part in another section (`optimizer.lr` for `lr`),
 // then a similar key, first of the same section.
 std::string NearestKey(std::string_view key, const std::vector<std::string>& keys);
+
+// Returns "a, b, c, d and 3 more", with the first `most` names.
+std::string FirstFew(const std::vector<std::string>& names, size_t most = 4);
 
 }  // namespace weft

@@ -1,7 +1,6 @@
 #include "weft/parallel/program/state.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <type_traits>
@@ -34,15 +33,12 @@ void CheckLike(const State::Entry& entry, const std::string& name, const Var& va
 
 // Returns "there is no entry "v"; did you mean "w"?", or with the first entries if none is similar.
 std::string Missing(const std::string& name, const std::map<std::string, State::Entry>& entries) {
-  constexpr size_t kShown = 8;
   std::vector<std::string> names;
   for (const auto& [known, entry] : entries) names.push_back(known);
   std::string text = fmt::format("there is no entry {:?}", name), near = DidYouMean(name, names);
   if (!near.empty()) return text + near;
   if (names.empty()) return text + "; the State is empty, and Add or Init adds entries";
-  std::string more = names.size() > kShown ? fmt::format(" and {} more", names.size() - kShown) : "";
-  names.resize(std::min(names.size(), kShown));
-  return fmt::format("{}; the entries are {}{}", text, fmt::join(names, ", "), more);
+  return fmt::format("{}; the entries are {}", text, FirstFew(names, 8));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "weft/core/host/suggest.h"
 #include "weft/parallel/nn/family/family.h"
 #include "weft/train/huggingface/hf_keys.h"
 #include "weft/train/io/json_object.h"
@@ -150,13 +151,10 @@ class Checker {
       if (!value.is_null() && !neutral && !Knows(key)) unknown.push_back(fmt::format("{} = {}", key, Shown(value)));
     }
     if (unknown.empty()) return absl::OkStatus();
-    constexpr size_t kMost = 4;
-    auto shown = std::span(unknown).first(std::min(unknown.size(), kMost));
     return Bad(
-        fmt::format("expected keys that Weft knows of family {}, got also {}{}; if the model computes the same "
+        fmt::format("expected keys that Weft knows of family {}, got also {}; if the model computes the same "
                     "without them, name them in model.init_neutral",
-                    family_.family, fmt::join(shown, ", "),
-                    unknown.size() > kMost ? fmt::format(" and {} more", unknown.size() - kMost) : ""));
+                    family_.family, FirstFew(unknown)));
   }
 
   absl::Status FlattenRope();

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "fmt/format.h"
-#include "fmt/ranges.h"
+#include "weft/core/host/suggest.h"
 #include "weft/train/checkpoint/manifest.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"
@@ -18,14 +18,6 @@
 
 namespace weft {
 namespace {
-
-// Returns the first few of many names.
-std::string Listed(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 4;
-  auto shown = std::span(names).first(std::min(names.size(), kMost));
-  return fmt::format("{}{}", fmt::join(shown, ", "),
-                     names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
-}
 
 template <class From, class To>
 To Convert(From value) {
@@ -139,7 +131,7 @@ absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
   bool head = missing == std::vector<std::string>{family->head};
   if (!missing.empty())
     return refuse(fmt::format("{}: expected the tensors of family {}, got none named {}; {}", config.model.init,
-                              family->family, Listed(missing),
+                              family->family, FirstFew(missing),
                               head ? "set model.tie_embeddings=true, or give the whole model"
                                    : "set model.family and model.layers as the checkpoint has them"));
   absl::Status tensors = weights.CheckTensors(), rest = tensors.ok() ? weights.CheckRest(*family) : tensors;
@@ -251,7 +243,7 @@ absl::Status InitialWeights::CheckRest(const HfFamily& family) {
   return absl::InvalidArgumentError(
       fmt::format("{}: expected only the tensors of the model, got also {}; set model.family and model.layers as the "
                   "checkpoint has them",
-                  files_.path(), Listed(rest)));
+                  files_.path(), FirstFew(rest)));
 }
 
 void InitialWeights::Load(State& state, const ShardedModel& model, const Runtime& runtime) const {
@@ -272,7 +264,7 @@ uint64_t InitialWeights::Hash() const {
 std::string InitialWeights::Summary() const {
   return fmt::format(
       "weights of {}{}{}", files_.path(),
-      ignored_.empty() ? "" : fmt::format("; passed over, as no logit depends on them: {}", Listed(ignored_)),
+      ignored_.empty() ? "" : fmt::format("; passed over, as no logit depends on them: {}", FirstFew(ignored_)),
       has_settings_ ? "" : "; no config.json with them: heads, norms and positions are as this run has them");
 }
 

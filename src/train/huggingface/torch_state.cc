@@ -1,7 +1,6 @@
 #include "weft/train/huggingface/torch_state.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstring>
 #include <filesystem>
@@ -9,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "weft/core/host/suggest.h"
 #include "weft/parallel/step/sharded_model.h"
 #include "weft/train/checkpoint/safetensors_writer.h"
 #include "weft/train/huggingface/initial_weights.h"
@@ -34,13 +34,6 @@ Parts PartsOf(const Module& module, const std::string& prefix) {
   return parts;
 }
 
-std::string Listed(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 4;
-  auto shown = std::span(names).first(std::min(names.size(), kMost));
-  return fmt::format("{}{}", fmt::join(shown, ", "),
-                     names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
-}
-
 // Checks that the file has the module's tensors and, under the prefix, no others.
 void CheckTensors(const Parts& parts, const Safetensors& files, const std::string& prefix, const std::string& who) {
   std::vector<std::string> missing, rest;
@@ -52,8 +45,8 @@ void CheckTensors(const Parts& parts, const Safetensors& files, const std::strin
       missing.empty() && rest.empty(),
       fmt::format("{}: {}: expected the tensors of the module, {}{}{}; build the module with the sizes, the bias "
                   "and the norms that PyTorch's has, or give the prefix of its names",
-                  who, files.path(), missing.empty() ? "" : "got none named " + Listed(missing),
-                  missing.empty() || rest.empty() ? "" : ", and ", rest.empty() ? "" : "got also " + Listed(rest)));
+                  who, files.path(), missing.empty() ? "" : "got none named " + FirstFew(missing),
+                  missing.empty() || rest.empty() ? "" : ", and ", rest.empty() ? "" : "got also " + FirstFew(rest)));
   for (const auto& [name, of] : parts) {
     const StoredTensor& tensor = files.tensors().at(name);
     const Part& first = of.front();

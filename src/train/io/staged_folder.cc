@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "fmt/ranges.h"
+#include "weft/core/host/suggest.h"
+#include "weft/train/io/bad_input.h"
 #include "weft/train/io/durable.h"
 
 namespace weft {
@@ -14,27 +15,20 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kStage = ".unfinished";
 
-absl::Status Bad(const std::string& path, const std::string& what) {
-  return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
-}
-
 std::string Join(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
 
 // Only leftovers of a killed run may be deleted; anything else may be a user's.
 absl::Status CheckEmpty(const std::string& path) {
-  constexpr size_t kShown = 3;
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
     if (std::string name = it->path().filename().string(); name != kStage) names.push_back(name);
-  if (error) return Bad(path, fmt::format("cannot be searched ({})", error.message()));
+  if (error) return BadInput(path, fmt::format("cannot be searched ({})", error.message()));
   if (names.empty()) return absl::OkStatus();
   std::sort(names.begin(), names.end());
-  size_t count = names.size();
-  names.resize(std::min(count, kShown));
-  return Bad(path,
-             fmt::format("expected a new or an empty folder, got one that holds {}{}; give another one or remove it",
-                         fmt::join(names, ", "), count > kShown ? fmt::format(" and {} more", count - kShown) : ""));
+  return BadInput(path,
+                  fmt::format("expected a new or an empty folder, got one that holds {}; give another one or remove it",
+                              FirstFew(names, 3)));
 }
 
 }  // namespace
@@ -43,7 +37,7 @@ absl::StatusOr<StagedFolder> StagedFolder::Make(const std::string& path) {
   std::error_code error;
   bool there = fs::exists(path, error);
   if (there && !fs::is_directory(path, error))
-    return Bad(path, "expected a new or an empty folder to write to, got a file");
+    return BadInput(path, "expected a new or an empty folder to write to, got a file");
   if (there)
     if (absl::Status s = CheckEmpty(path); !s.ok()) return s;
   StagedFolder folder(path, !there);
