@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "fmt/format.h"
 #include "weft/core/host/utf8.h"
 #include "weft/train/tokenizer/huggingface_tokenizer.h"
@@ -46,16 +47,10 @@ class CharEncoder : public TokenEncoder {
   int64_t offset_ = 0;
 };
 
-std::string Joined(const std::vector<std::string>& texts) {
-  std::string joined;
-  for (const std::string& text : texts) joined += text;
-  return joined;
-}
-
 Tokenizer OfCodePoints(std::vector<uint32_t> sorted) {
   std::vector<std::string> texts(sorted.size());
   for (size_t i = 0; i < sorted.size(); i++) AppendUtf8(sorted[i], texts[i]);
-  std::string table = Joined(texts);
+  std::string table = absl::StrJoin(texts, "");
   auto shared = std::make_shared<const std::vector<uint32_t>>(std::move(sorted));
   return Tokenizer(
       {.kind = TokenizerKind::kChars, .files = {std::move(table)}, .texts = std::move(texts), .start = [shared] {
@@ -113,7 +108,7 @@ std::vector<uint32_t> CodePointSet::Sorted() const {
 Tokenizer Tokenizer::Bytes() {
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; byte++) texts.emplace_back(1, char(byte));
-  std::string table = Joined(texts);
+  std::string table = absl::StrJoin(texts, "");
   return Tokenizer({.kind = TokenizerKind::kBytes, .files = {std::move(table)}, .texts = std::move(texts), .start = [] {
                       return std::make_unique<ByteEncoder>();
                     }});
