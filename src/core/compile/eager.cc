@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "weft/core/base/shard.h"
+#include "weft/core/runtime/run_with_workspace.h"
 
 namespace weft {
 namespace {
@@ -74,14 +75,8 @@ void EagerBuilder::RunKernel(Node& node, std::span<const Var> inputs) {
     node.values[i]->tensor = Tensor::Empty(node.outputs[i].dtype, node.outputs[i].shape, runtime_.memory());
     out.push_back(runtime_.View(node.outputs[i], node.values[i]->tensor.data()));
   }
-  const KernelRow& row = runtime_.kernels().Row(node.op);
-  KernelCall call = CallOf(node, in, out, runtime_);
-  BufferPtr workspace;
-  if (row.workspace && (call.workspace_bytes = row.workspace(call))) {
-    workspace = runtime_.memory().Allocate(call.workspace_bytes);
-    call.workspace = workspace->data();
-  }
-  row.run(call);
+  RunWithWorkspace(runtime_.kernels().Row(node.op), CallOf(node, in, out, runtime_),
+                   [this](size_t bytes) { return runtime_.memory().Allocate(bytes); });
 }
 
 Var EagerBuilder::FromLocal(Tensor local, const Shape& global, const Sharding& sharding, bool requires_grad) {

@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "weft/core/host/message.h"
+#include "weft/core/runtime/run_with_workspace.h"
 
 namespace weft {
 
@@ -97,15 +98,11 @@ void Interpreter::RunKernel(const InterpretPlan::Step& step) {
 }
 
 void Interpreter::RunRow(Op op, KernelCall call) const {
-  const KernelRow& row = runtime_.kernels().Row(op);
-  BufferPtr workspace;
-  if (row.workspace) {
-    call.workspace_bytes = row.workspace(call);
-    if (call.workspace_bytes) workspace = runtime_.memory().Allocate(call.workspace_bytes);
-    if (workspace) call.workspace = workspace->data();
-    Poison(call.workspace, call.workspace_bytes);
-  }
-  row.run(call);
+  RunWithWorkspace(runtime_.kernels().Row(op), call, [this](size_t bytes) {
+    BufferPtr workspace = runtime_.memory().Allocate(bytes);
+    Poison(workspace->data(), bytes);
+    return workspace;
+  });
 }
 
 // The sum of squares is NaN if an element is. So the host fetches one number instead of all elements.

@@ -2,6 +2,7 @@
 
 #include "weft/core/host/rounding.h"
 #include "weft/core/runtime/context.h"
+#include "weft/core/runtime/run_with_workspace.h"
 
 namespace weft::collectives {
 namespace {
@@ -36,11 +37,7 @@ Tensor RunRow(Op op, const Tensor& x, Shape out_shape, DeviceMesh& mesh, int axi
                   .context = nullptr,
                   .mesh = &mesh,
                   .loc = loc};
-  const KernelRow& row = RowsOf(kind).Row(op);
-  if (row.workspace) call.workspace_bytes = row.workspace(call);
-  BufferPtr workspace = call.workspace_bytes ? group.Allocate(call.workspace_bytes) : nullptr;
-  if (workspace) call.workspace = workspace->data();
-  row.run(call);
+  RunWithWorkspace(RowsOf(kind).Row(op), call, [&](size_t bytes) { return group.Allocate(bytes); });
   return y;
 }
 
