@@ -2,6 +2,7 @@
 // generators.
 #include "parallel/traps.h"
 #include "weft/core/base/shard.h"
+#include "weft/core/ir/collective_row.h"
 
 namespace weft {
 namespace {
@@ -39,7 +40,7 @@ TEST(Fsdp, WeightsAreGatheredAndActivationsNeverMoveWhateverTheSizes) {
       LocalProgram local = Partition(FsdpLayer(true, kF64, n), {.mesh = mesh, .natural = true});
       EXPECT_EQ(Collectives(local), (Counts{{"all_gather", 2}, {"reduce_scatter", 1}})) << Print(local.graph);
       for (const auto& node : local.graph.nodes) {
-        if (test::IsCollective(node->op)) {
+        if (IsCollective(node->op)) {
           EXPECT_EQ(node->outputs[0].global, (Shape{n.in, n.out})) << Print(local.graph);
         }
       }
@@ -63,7 +64,7 @@ TEST(Fsdp, RegatherGathersAgainBackward) {
 TEST(Fsdp, GathersTheNarrowValueAndReducesInTheWideOne) {
   LocalProgram local = Partition(FsdpLayer(false, DType::kBF16), {.mesh = kTp2, .natural = true});
   for (const auto& node : local.graph.nodes) {
-    if (test::IsCollective(node->op)) {
+    if (IsCollective(node->op)) {
       EXPECT_EQ(node->outputs[0].dtype, node->op == Op::kAllGather ? DType::kBF16 : kF64);
     }
   }

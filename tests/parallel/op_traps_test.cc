@@ -4,6 +4,8 @@
 
 #include "parallel/traps.h"
 
+#include "weft/core/ir/collective_row.h"
+
 namespace weft {
 namespace {
 
@@ -201,7 +203,7 @@ TEST(CrossEntropy, OverAShardedVocabularyMovesOnlyRows) {
   EXPECT_EQ(Collectives(local), (Counts{{"all_reduce", 3}})) << Print(local.graph);
   EXPECT_EQ(Collectives(local, Phase::kBackward), Counts{});
   for (const auto& node : local.graph.nodes)
-    EXPECT_TRUE(!test::IsCollective(node->op) || NumElements(node->outputs[0].shape) <= 6);
+    EXPECT_TRUE(!IsCollective(node->op) || NumElements(node->outputs[0].shape) <= 6);
   ASSERT_EQ(local.inlined.size(), 1u);
   EXPECT_THAT(local.inlined[0], HasSubstr("cross_entropy at op_traps_test.cc"));
 }

@@ -11,6 +11,7 @@
 #include "weft/core/compile/eager.h"
 #include "weft/core/compile/interpreter.h"
 #include "weft/core/ir/builder.h"
+#include "weft/core/ir/collective_row.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -212,7 +213,7 @@ TEST(Transitions, EveryPlanIsASequenceOfLegalSteps) {
           next.Set(t.axis, t.after[t.axis]);
           EXPECT_EQ(next, t.after);
           at = t.after;
-          collectives += test::IsCollective(t.op);
+          collectives += IsCollective(t.op);
         }
         EXPECT_EQ(at, to);
         EXPECT_LE(collectives, axes) << ToString(from) << " -> " << ToString(to);

@@ -11,6 +11,7 @@
 #include "weft/core/base/shard.h"
 #include "weft/core/compile/interpreter.h"
 #include "weft/core/ir/builder.h"
+#include "weft/core/ir/collective_row.h"
 #include "weft/core/ops/ops.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/mesh.h"
@@ -241,10 +242,6 @@ void ExpectSameOnRanks(const Graph& graph, const MeshShape& mesh, const Values& 
       if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
     EXPECT_LE(LargestDifference(got.at(name), value), tolerance * scale) << name << " on " << ToString(mesh);
   }
-}
-
-bool IsCollective(Op op) {
-  return op == Op::kAllReduce || op == Op::kAllGather || op == Op::kReduceScatter || op == Op::kAllToAll;
 }
 
 std::map<std::string, int> Collectives(const LocalProgram& program, std::optional<Phase> phase,

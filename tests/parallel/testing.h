@@ -63,6 +63,5 @@ void ExpectSameOnRanks(const Graph& graph, const MeshShape& mesh, const Values& 
 std::map<std::string, int> Collectives(const LocalProgram& program, std::optional<Phase> phase = {},
                                        std::optional<int> axis = {});
 std::map<std::string, int> Collectives(const std::vector<Transition>& steps);
-bool IsCollective(Op op);
 
 }  // namespace weft::test

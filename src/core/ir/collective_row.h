@@ -19,5 +19,7 @@ inline bool IsCollective(Op op) {
   const CollectiveRow* row = FindCollectiveRow(op);
   return row && row->cost > 0;
 }
+// Whether the op moves bytes between ranks and reduces what they hold.
+inline bool ReducesOverRanks(Op op) { return IsCollective(op) && FindCollectiveRow(op)->reduces; }
 
 }  // namespace weft

@@ -16,9 +16,8 @@ std::optional<DType> WireOf(const Attrs& attrs) {
 void CheckWire(const Node& node) {
   std::optional<DType> wire = WireOf(node.attrs);
   if (!wire) return;
-  const CollectiveRow* row = FindCollectiveRow(node.op);
-  bool sums = node.op == Op::kReshard ||
-              (row && row->cost > 0 && row->reduces && node.attrs.Int("reduce") == int64_t(ReduceOp::kSum));
+  bool sums =
+      node.op == Op::kReshard || (ReducesOverRanks(node.op) && node.attrs.Int("reduce") == int64_t(ReduceOp::kSum));
   if (!sums) FailAt(node, fmt::format("wire {}: expected a sum over ranks", Name(*wire)));
   DType dtype = node.inputs[0].dtype();
   bool narrow = node.op == Op::kReduceScatter && dtype == *wire;

@@ -36,12 +36,11 @@ std::vector<Sample> NoSamples(Op) { return {}; }
 void RegisterCollective(OpTable& t) {
 #define WEFT_RECORD(Name, ...) \
   t[size_t(Op::k##Name)] = {   \
-      .op = Op::k##Name, .infer = Infer, .grad = NoGrad, .dims = SameLabels, .samples = NoSamples};
+      .op = Op::k##Name, .infer = Infer, .grad = NoGrad, .dims = SameLabels, .samples = NoSamples, .by_rows = true};
   WEFT_COLLECTIVE_OPS(WEFT_RECORD)
 #undef WEFT_RECORD
   t[size_t(Op::kLocalSlice)].reads_part = true;
-  for (Op op : {Op::kAllReduce, Op::kAllGather, Op::kReduceScatter, Op::kLocalSlice, Op::kMaskPartial})
-    t[size_t(op)].by_rows = true;
+  t[size_t(Op::kAllToAll)].by_rows = false;  // it moves elements between two dims
 }
 
 }  // namespace weft

@@ -83,7 +83,7 @@ class Scheduler {
   std::optional<Move> MoveOf(int i) const {
     const Node& node = At(i);
     if (!IsCollective(node.op)) return std::nullopt;
-    bool reduces = FindCollectiveRow(node.op)->reduces;
+    bool reduces = ReducesOverRanks(node.op);
     if (reduces && moved_ == Moved::kNotInterleaved && node.phase != Phase::kOptimizer) return std::nullopt;
     std::optional<int> source = OperandOf(i);
     if ((!reduces && node.op != Op::kAllGather) || !source || readers_[size_t(i)].empty()) return std::nullopt;

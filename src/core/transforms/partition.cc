@@ -129,7 +129,7 @@ bool Partitioner::Refuses(const Node& origin) const {
 
 // Returns the type in which the terms of a sum cross ranks, if it is not their own.
 std::optional<DType> Partitioner::WireFor(const Transition& t, const Node& origin, DType terms) const {
-  if (!IsCollective(t.op) || !FindCollectiveRow(t.op)->reduces || t.reduce != ReduceOp::kSum) return std::nullopt;
+  if (!ReducesOverRanks(t.op) || t.reduce != ReduceOp::kSum) return std::nullopt;
   bool exchanged = options_.exchange_terms && t.op == Op::kReduceScatter && terms == DType::kBF16;
   return exchanged ? DType::kBF16 : WireOf(origin.attrs);
 }

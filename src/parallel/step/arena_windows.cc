@@ -33,7 +33,7 @@ bool Moves(const Step& step, int axis) { return Gathers(step, axis) || Exchanges
 // Whether a symmetric kernel makes the step's collective over this axis. Scalars are not worth a window.
 bool IsSymmetric(const Step& step, int axis) {
   const Node& node = *step.node;
-  bool gathers = node.op == Op::kAllGather, sums = node.op == Op::kAllReduce || node.op == Op::kReduceScatter;
+  bool gathers = node.op == Op::kAllGather, sums = ReducesOverRanks(node.op);
   if (!(gathers || sums) || node.attrs.Int("axis") != axis || WireOf(node.attrs)) return false;
   if (step.in[0].place.kind != Place::kArena || step.out[0].place.kind != Place::kArena) return false;
   DType dtype = node.outputs[0].dtype;
