@@ -43,11 +43,6 @@ int64_t Sum(std::vector<Pattern>& of, int64_t i) {
 
 size_t Aligned(size_t bytes) { return RoundUpBytes(bytes, 256); }
 
-// Returns whether the larger buffer of the collective consists of one piece per rank.
-bool HasPieces(CollectiveOp op) {
-  return Traits(op).handed == Handed::kCountPerRank || Traits(op).own_counts || op == CollectiveOp::kAllGather;
-}
-
 // Returns element i of the output of rank `me`. `piece` is the number of elements in a rank's share, and `peer` is the
 // rank that sends to `me`.
 int64_t Expected(CollectiveOp op, std::vector<Pattern>& of, size_t me, size_t peer, int64_t piece, int64_t i) {
@@ -84,7 +79,7 @@ size_t CollectiveCase::MemoryOf(const ProcessGroup& group, const What& what) {
 
 CollectiveCase::CollectiveCase(ProcessGroup& group, DeviceRuntime& device, const What& what, BufferPtr memory)
     : group_(group), device_(device) {
-  bool has_data = what.op != CollectiveOp::kBarrier, pieces = HasPieces(what.op);
+  bool has_data = what.op != CollectiveOp::kBarrier, pieces = Traits(what.op).pieces;
   int64_t element = int64_t(SizeOf(what.dtype)), shares = pieces ? group.size() : 1;
   piece_ = has_data ? std::max<int64_t>(1, what.bytes / element / shares) : 0;
   bytes_ = piece_ * shares * element;

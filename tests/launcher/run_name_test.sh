@@ -5,8 +5,8 @@
 source "$(dirname "$0")/prelude.sh"
 
 text=$root/README.md config=$root/configs/gpt2-tiny.yaml
-mkdir "$dir/work"
-cd "$dir/work"
+mkdir "$dir/jobs"
+cd "$dir/jobs"
 words=("$config" "data.train=$text" data.val=0 model.layers=1 schedule.warmup_steps=0 train.steps=2 run=a)
 
 # On two ranks, which share the name that rank 0 finds.
@@ -49,7 +49,7 @@ run 0 "weights: runs/a-2/step-000002" generate "${words[@]}" tokens=3
 run 0 "weights: runs/b/step-000002" generate "${words[@]}" run=b tokens=3
 run 0 "newest run: runs/b" generate run=b tokens=3
 run 0 "newest run: runs/a-2-2" eval run=a-2 "data.val=$text" train.eval_batches=1
-run 2 "command line: run: expected a run that has saved a checkpoint, got \"x\", of which $dir/work/runs has none" generate run=x
+run 2 "command line: run: expected a run that has saved a checkpoint, got \"x\", of which $dir/jobs/runs has none" generate run=x
 run 2 "b: no such file or folder; " generate b tokens=3
 grep -q "; did you mean runs/b?$" "$dir/out" || fail "expected the folder of the run"
 run 0 "runs/a/report.html: the run of runs/a/log.jsonl" report runs/a

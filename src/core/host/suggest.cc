@@ -104,6 +104,11 @@ std::string NearestKey(std::string_view key, const std::vector<std::string>& key
   return "";
 }
 
+std::string ExpectedOneOf(const std::vector<std::string>& choices, std::string_view got) {
+  return fmt::format("expected one of {}, got {:?}{}", absl::StrJoin(choices, ", "), got,
+                     DidYouMean(std::string(got), choices));
+}
+
 std::string FirstFew(const std::vector<std::string>& names, size_t most) {
   if (names.size() <= most) return absl::StrJoin(names, ", ");
   return absl::StrCat(absl::StrJoin(names.begin(), names.begin() + ptrdiff_t(most), ", "), " and ", names.size() - most,

@@ -16,6 +16,9 @@ std::string Nearest(std::string_view word, const std::vector<std::string>& choic
 // Returns "; did you mean "cuda"?", or "" if no choice is close. Knows what other tools call some of the choices.
 std::string DidYouMean(const std::string& text, const std::vector<std::string>& choices);
 
+// Returns "expected one of cpu, cuda, got "cude"; did you mean "cuda"?".
+std::string ExpectedOneOf(const std::vector<std::string>& choices, std::string_view got);
+
 // Returns "lr" of "optimizer.lr".
 std::string_view LastPart(std::string_view key);
 

@@ -113,7 +113,7 @@ struct OpRecord {
   int replaces = -1;         // this operand replaces a part of operand 0, whose other elements stay; -1: none does
   bool accumulates = false;  // it may add its products to an operand
   bool alias = false;        // output 0 is the memory of operand 0, with the same elements in the same order
-  // What a kernel of the op may also do. The pass Fuse asks for it on devices that have such kernels.
+  // More that kernels of the op can do. The pass Fuse makes use of it on devices whose kernels can.
   bool writes_cast = false;  // an update: write output 0 in another dtype too, with attribute `dtype`, as last output
   bool early_operands = false;    // read operands that nobody writes before the previous kernel ends; see `parameter`
   Op with_residual = Op::kCount;  // this op with one more operand, which is added to output 0; kCount: there is none

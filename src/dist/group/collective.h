@@ -20,20 +20,20 @@ enum class Handed : uint8_t { kCount, kCountPerRank, kSendCounts, kNothing };
 // needs a row here, a method of ProcessGroup, a case in OutputBytes, an implementation in local/combine.cc,
 // gloo/gloo_collectives.cc and nccl/nccl_calls.cc, and for weft bench cases in bus_bandwidth.cc and collective_case.cc.
 // clang-format off
-//  Name           text              reduces  peer   hands over     own counts
-#define WEFT_COLLECTIVES(X)                                                 \
-  X(AllReduce,     "all_reduce",     true,    false, kCount,        false)  \
-  X(AllGather,     "all_gather",     false,   false, kCount,        false)  \
-  X(ReduceScatter, "reduce_scatter", true,    false, kCountPerRank, false)  \
-  X(AllToAll,      "all_to_all",     false,   false, kCountPerRank, false)  \
-  X(Broadcast,     "broadcast",      false,   true,  kCount,        false)  \
-  X(Reduce,        "reduce",         true,    true,  kCount,        false)  \
-  X(Shift,         "shift",          false,   true,  kCount,        false)  \
-  X(AllGatherV,    "all_gather_v",   false,   false, kCount,        true)   \
-  X(AllToAllV,     "all_to_all_v",   false,   false, kSendCounts,   true)   \
-  X(Barrier,       "barrier",        false,   false, kNothing,      false)  \
-  X(Send,          "send",           false,   true,  kCount,        false)  \
-  X(Recv,          "recv",           false,   true,  kNothing,      false)
+//  Name           text              reduces  peer   hands over     pieces own counts
+#define WEFT_COLLECTIVES(X)                                                        \
+  X(AllReduce,     "all_reduce",     true,    false, kCount,        false, false)  \
+  X(AllGather,     "all_gather",     false,   false, kCount,        true,  false)  \
+  X(ReduceScatter, "reduce_scatter", true,    false, kCountPerRank, true,  false)  \
+  X(AllToAll,      "all_to_all",     false,   false, kCountPerRank, true,  false)  \
+  X(Broadcast,     "broadcast",      false,   true,  kCount,        false, false)  \
+  X(Reduce,        "reduce",         true,    true,  kCount,        false, false)  \
+  X(Shift,         "shift",          false,   true,  kCount,        false, false)  \
+  X(AllGatherV,    "all_gather_v",   false,   false, kCount,        true,  true)   \
+  X(AllToAllV,     "all_to_all_v",   false,   false, kSendCounts,   true,  true)   \
+  X(Barrier,       "barrier",        false,   false, kNothing,      false, false)  \
+  X(Send,          "send",           false,   true,  kCount,        false, false)  \
+  X(Recv,          "recv",           false,   true,  kNothing,      false, false)
 // clang-format on
 
 enum class CollectiveOp : uint8_t {
@@ -47,10 +47,12 @@ struct CollectiveTraits {
   bool reduces;      // takes a ReduceOp
   bool has_peer;     // takes a peer
   Handed handed;
+  bool pieces;      // the larger of its tensors is one piece per rank
   bool own_counts;  // counts may differ per rank
 };
 inline constexpr CollectiveTraits kCollectiveTraits[] = {
-#define WEFT_TRAITS(Name, text, reduces, peer, handed, own_counts) {text, reduces, peer, Handed::handed, own_counts},
+#define WEFT_TRAITS(Name, text, reduces, peer, handed, pieces, own_counts) \
+  {text, reduces, peer, Handed::handed, pieces, own_counts},
     WEFT_COLLECTIVES(WEFT_TRAITS)
 #undef WEFT_TRAITS
 };
@@ -64,7 +66,7 @@ struct Collective {
   const void* in = nullptr;
   void* out = nullptr;
   int64_t count = 0;  // elements of one rank's piece (all_gather, reduce_scatter, all_to_all), otherwise of the whole
-  // all_gather, reduce_scatter, all_to_all: the whole is [blocks, ranks, count / blocks]; see takes_blocks().
+  // Where pieces have one count, the whole is [blocks, ranks, count / blocks]; see takes_blocks().
   int64_t blocks = 1;
   DType dtype = DType::kF32;
   ReduceOp reduce = ReduceOp::kSum;

@@ -87,9 +87,8 @@ void ProcessGroup::Check(const Collective& call) const {
   };
   check(call.count >= 0, "the count is negative");
   check(call.peer >= 0 && call.peer < size(), "the peer is not a rank of the group");
-  bool whole = call.op == CollectiveOp::kAllGather || call.op == CollectiveOp::kReduceScatter ||
-               call.op == CollectiveOp::kAllToAll;
-  check(call.blocks == 1 || (call.blocks > 1 && whole && takes_blocks()), "the group takes one block");
+  bool blocks = takes_blocks() && Traits(call.op).pieces && !Traits(call.op).own_counts;
+  check(call.blocks == 1 || (call.blocks > 1 && blocks), "expected one block");
   if (IsPointToPoint(call.op)) check(call.peer != rank_, "a rank cannot send to itself");
   auto counts = [&](std::span<const int64_t> list) {
     check(int(list.size()) == size(), "one count per rank is needed");

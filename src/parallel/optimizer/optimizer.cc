@@ -1,7 +1,6 @@
 #include "weft/parallel/optimizer/optimizer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -68,8 +67,7 @@ const OptimizerRule& Known(std::string_view name, const std::string& at) {
   if (const OptimizerRule* rule = FindOptimizer(name)) return *rule;
   std::vector<std::string> names;
   for (const OptimizerRule* rule : OptimizerRules()) names.emplace_back(rule->name);
-  Fail(fmt::format("{}: expected one of {}, got {:?}{}", at, fmt::join(names, ", "), name,
-                   DidYouMean(std::string(name), names)));
+  Fail(fmt::format("{}: {}", at, ExpectedOneOf(names, name)));
 }
 
 void CheckNumber(const char* name, double value, const Bounds& bounds, const std::string& at) {

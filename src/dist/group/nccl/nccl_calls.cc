@@ -1,5 +1,6 @@
 #include "weft/dist/group/nccl/nccl_calls.h"
 
+#include <exception>
 #include <numeric>
 #include <utility>
 #include <vector>

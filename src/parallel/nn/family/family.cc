@@ -1,7 +1,6 @@
 #include "weft/parallel/nn/family/family.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "weft/core/host/suggest.h"
 
@@ -42,8 +41,7 @@ const ModelFamily& Family(std::string_view name, Loc loc) {
   if (const ModelFamily* family = FindFamily(name)) return *family;
   std::vector<std::string> names;
   for (const ModelFamily* family : ModelFamilies()) names.emplace_back(family->name);
-  Fail(fmt::format("Family at {}: expected one of {}, got {:?}{}", ToString(loc), fmt::join(names, ", "), name,
-                   DidYouMean(std::string(name), names)));
+  Fail(fmt::format("Family at {}: {}", ToString(loc), ExpectedOneOf(names, name)));
 }
 
 }  // namespace weft

@@ -1,7 +1,6 @@
 #include "weft/parallel/nn/plans/sharding_plan.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -113,8 +112,7 @@ const NamedPlan& PlanNamed(std::string_view name, Loc loc) {
   if (const NamedPlan* plan = FindPlan(name)) return *plan;
   std::vector<std::string> names;
   for (const NamedPlan* plan : NamedPlans()) names.emplace_back(plan->name);
-  Fail(fmt::format("PlanNamed at {}: expected one of {}, got {:?}{}", ToString(loc), fmt::join(names, ", "), name,
-                   DidYouMean(std::string(name), names)));
+  Fail(fmt::format("PlanNamed at {}: {}", ToString(loc), ExpectedOneOf(names, name)));
 }
 
 }  // namespace weft
