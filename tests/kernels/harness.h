@@ -101,7 +101,7 @@ struct Box {
   }
   // Returns whether every byte outside the box still has its initial value.
   bool PaddingIntact() const {
-    if (view.CapacityElements() == count()) return true;
+    if (int64_t(storage.size() / SizeOf(view.dtype)) == count()) return true;
     std::vector<bool> inside(storage.size());
     size_t size = SizeOf(view.dtype);
     for (int64_t i = 0; i < count(); i++)

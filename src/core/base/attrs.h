@@ -20,7 +20,7 @@ namespace attr_names {
 // clang-format off
 inline constexpr std::string_view
     kInts[] = {"axis", "backends", "bias", "causal", "causal_offset", "context", "descending", "dim", "dtype", "gather_dim", "high",
-               "ignore_index", "inner", "inverse", "key", "left", "length", "lengths", "low", "mask", "narrow", "nesterov", "offsets",
+               "ignore_index", "inner", "inverse", "key", "left", "length", "lengths", "low", "mask", "narrow", "nesterov", "offsets", "packed",
                "parameter", "parameter_gradient", "reduce", "regather", "residual", "right", "rotated", "segments",
                "shape_only", "sinks", "size", "split_dim", "start", "step", "whole", "wide", "wire"},
     kFloats[] = {"beta1", "beta2", "eps", "factor", "high", "k", "low", "momentum", "p", "scale", "smoothing", "softcap",

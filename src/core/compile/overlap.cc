@@ -8,21 +8,38 @@
 namespace weft {
 namespace {
 
-using Range = std::pair<const char*, const char*>;
+// The bytes from `first` to `last`. If they hold a slice, it has `row` bytes of every `period` bytes.
+struct Range {
+  const char *first = nullptr, *last = nullptr;
+  int64_t period = 0, row = 0;  // 0: all bytes
+};
 
 Range RangeOfStorage(const TensorView& v) {
   auto* data = static_cast<const char*>(v.data);
   if (!data) return {};  // a shape operand
-  return {data, data + size_t(v.CapacityElements()) * SizeOf(v.dtype)};
+  int64_t element = int64_t(SizeOf(v.dtype)), dense = 1;
+  Range range{data, data + std::max(v.SpanElements(), v.CapacityElements()) * element};
+  for (int d = v.rank - 1; d >= 0; dense *= v.dim(d--).capacity) {
+    if (v.dim(d).stride <= dense || v.dim(d).capacity == 1) continue;
+    range.period = v.dim(d).stride * element, range.row = dense * element;
+    break;
+  }
+  return range;
 }
 
-bool Meet(const Range& x, const Range& y) { return x.first < y.second && y.first < x.second; }
+bool Meet(const Range& x, const Range& y) {
+  if (x.first >= y.last || y.first >= x.last) return false;
+  if (x.period == 0 || x.period != y.period) return true;
+  // Rows of one tensor: that of y begins so many bytes after one of x.
+  int64_t after = ((y.first - x.first) % x.period + x.period) % x.period;
+  return after < x.row || after + y.row > x.period;
+}
 
 absl::InlinedVector<Range, 4> Written(const KernelCall& call) {
   absl::InlinedVector<Range, 4> ranges;
   for (const TensorView& v : call.out) ranges.push_back(RangeOfStorage(v));
   auto* scratch = static_cast<const char*>(call.workspace);
-  if (scratch) ranges.push_back({scratch, scratch + call.workspace_bytes});
+  if (scratch) ranges.push_back({.first = scratch, .last = scratch + call.workspace_bytes});
   return ranges;
 }
 

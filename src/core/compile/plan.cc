@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "weft/core/compile/arena.h"
 #include "weft/core/ir/collective_row.h"
+#include "weft/core/passes/parts.h"
 
 namespace weft {
 namespace {
@@ -18,6 +19,7 @@ class Planner {
   Plan Run() {
     NumberValues();
     FindStridedBroadcasts();
+    parts_ = FindParts(graph_, runtime_.kernels());
     FindRoots();
     FindLastUses();
     PlaceWritesInPlace();
@@ -36,6 +38,7 @@ class Planner {
     int last_use = 0;                                 // root values only: position of the last reader
     Place place;                                      // root values only
     TensorView view;
+    size_t within = 0;  // bytes from the start of the root's storage
   };
 
   int IdOf(const Var& v) const { return first_.at(&v.node()) + v.index(); }
@@ -78,13 +81,45 @@ class Planner {
     for (auto& [node, yes] : strided)
       if (yes) strided_.insert({node, true});
   }
-  bool IsView(const Node& node) const { return IsAlias(node) || strided_.contains(&node); }
+
+  // Whether the node's operands are written where its result is.
+  bool IsJoined(const Node& node) const { return parts_.joins.contains(&node); }
+  bool IsView(const Node& node) const {
+    return IsAlias(node) || strided_.contains(&node) || parts_.slices.contains(&node);
+  }
+
+  // Makes `part` a view of `whole`, from element `start` of dim `dim` on.
+  void MakePart(Value& part, const Value& whole, int dim, int64_t start) {
+    part.root = whole.root;
+    part.within = whole.within + size_t(start * whole.view.dim(dim).stride) * SizeOf(part.view.dtype);
+    for (int d = 0; d < part.view.rank; d++) part.view.dims[size_t(d)].stride = whole.view.dim(d).stride;
+  }
+  void MakeParts(const Value& whole) {
+    int64_t start = 0;
+    int dim = int(whole.node->attrs.Int("dim"));
+    for (const Var& in : whole.node->inputs) {
+      MakePart(values_[size_t(IdOf(in))], whole, dim, start);
+      start += in.dim(dim);
+    }
+  }
 
   void FindRoots() {
+    for (Value& value : values_)
+      if (IsJoined(*value.node)) MakeParts(value);
     for (Value& value : values_) {
+      int index = int(&value - values_.data()) - first_.at(value.node);
+      if (auto it = parts_.over.find({value.node, index}); it != parts_.over.end()) {
+        MakePart(value, values_[size_t(IdOf(it->second))], 0, 0);
+        continue;
+      }
       if (!IsView(*value.node)) continue;
       const Value& source = values_[size_t(IdOf(value.node->inputs[0]))];
+      if (value.node->op == Op::kSlice) {
+        MakePart(value, source, int(value.node->attrs.Int("dim")), value.node->attrs.Int("packed"));
+        continue;
+      }
       value.root = source.root;
+      value.within = source.within;
       if (IsAlias(*value.node)) continue;
       // All dims keep their strides, and the new one has stride 0.
       int dim = int(value.node->attrs.Int("dim"));
@@ -97,7 +132,7 @@ class Planner {
     for (size_t i = 0; i < graph_.nodes.size(); i++)
       for (const Var& in : graph_.nodes[i]->inputs) {
         Value& root = RootOf(in);
-        if (!IsView(*graph_.nodes[i])) root.first_use = std::min(root.first_use, int(i));
+        if (!IsView(*graph_.nodes[i]) && !IsJoined(*graph_.nodes[i])) root.first_use = std::min(root.first_use, int(i));
         root.last_use = int(i);
       }
     for (auto* list : {&graph_.outputs, &graph_.writes})
@@ -142,7 +177,8 @@ class Planner {
   }
 
   PlannedView ViewOf(int id) const {
-    return {values_[size_t(values_[size_t(id)].root)].place, values_[size_t(id)].view};
+    const Value& value = values_[size_t(id)];
+    return {values_[size_t(value.root)].place, value.view, value.within};
   }
 
   // Puts result k of an in-place kernel on operand k. That is possible if nothing reads the operand after this step,
@@ -164,26 +200,33 @@ class Planner {
     return true;
   }
 
+  // Gives result k of node i its bytes, unless it has them. A part of a joined value gives all of that its bytes.
+  void PlaceResult(int id, size_t k, int i) {
+    Value &value = values_[size_t(id)], &root = values_[size_t(value.root)];
+    if (root.place.kind != Place::kNone) return;
+    if (value.root == id && TakeOver(value, k, i)) return;
+    root.place = {Place::kArena, Allocate(BytesOf(InfoOf(root, value.root - first_.at(root.node)))), ""};
+  }
+
   void PlanNode(int i) {
     const std::shared_ptr<Node>& node = graph_.nodes[size_t(i)];
     if (node->op == Op::kLeaf) plan_.leaves.push_back(node);
-    if (node->op == Op::kLeaf || IsShapeOnly(*node) || IsView(*node)) return FreeInputs(*node, i);
+    if (node->op == Op::kLeaf || IsShapeOnly(*node) || IsView(*node) || IsJoined(*node)) return FreeInputs(*node, i);
     TakeBack(*node, i);
     Step step{node, {}, {}};
     step.in.reserve(node->inputs.size());
     step.out.reserve(node->outputs.size());
     for (size_t k = 0; k < node->outputs.size(); k++) {
-      Value& value = values_[size_t(first_.at(node.get())) + k];
-      if (value.place.kind == Place::kNone && !TakeOver(value, k, i))
-        value.place = {Place::kArena, Allocate(BytesOf(InfoOf(value, int(k)))), ""};
-      step.out.push_back(ViewOf(first_.at(node.get()) + int(k)));
+      int id = first_.at(node.get()) + int(k);
+      PlaceResult(id, k, i);
+      step.out.push_back(ViewOf(id));
     }
     for (const Var& in : node->inputs) step.in.push_back(ViewOf(IdOf(in)));
     lender_ = GoesOn(*node) ? node.get() : nullptr;
     PlanWorkspace(step);
     bool joins = MayJoin(runtime_.kernels().Row(node->op), step);
     plan_.steps.push_back(std::move(step));
-    for (size_t k = 0; k < node->outputs.size(); k++) FreeIfDead(first_.at(node.get()) + int(k), i);
+    for (size_t k = 0; k < node->outputs.size(); k++) FreeIfDead(values_[size_t(first_.at(node.get())) + k].root, i);
     holds_ = !lender_ && IsCollective(node->op) && joins;
     FreeInputs(*node, i);
     lender_ = nullptr;
@@ -238,7 +281,7 @@ class Planner {
   void PlaceBlocks() {
     ArenaBlocks::Layout layout = blocks_.Place();
     auto place = [&](PlannedView& v) {
-      if (v.place.kind == Place::kArena) v.place.offset = layout.offsets[v.place.offset];
+      if (v.place.kind == Place::kArena) v.place.offset = layout.offsets[v.place.offset] + v.within;
     };
     for (Step& step : plan_.steps) {
       for (PlannedView& v : step.in) place(v);
@@ -313,6 +356,7 @@ class Planner {
   std::vector<Value> values_;
   absl::flat_hash_map<const Node*, int> first_;
   absl::flat_hash_map<const Node*, bool> strided_;
+  Parts parts_;
   absl::flat_hash_map<int, bool> freed_;
   struct Held {
     size_t block;

@@ -1,7 +1,10 @@
 // Plan: a local program as a flat list of steps over a static arena. Peak memory is known before the first step.
 //
-// A value lives from the step that makes it to its last reader. Bytes are shared in three ways:
+// A value lives from the step that makes it to its last reader. Bytes are shared in four ways:
 // - values whose lifetimes do not overlap share bytes;
+// - a packed slice is a view of its operand, and the operands of a packed concat are views of its result, if all
+// kernels
+//   that read or write them accept slices (ops/structural.h);
 // - a kernel that works in place may write its result over an operand that is not read again;
 // - a State entry is updated in place if its old value is not read after the step that makes the new one, and at that
 //   step only by a kernel that works in place.
@@ -22,7 +25,8 @@ struct Place {
 };
 struct PlannedView {
   Place place;
-  TensorView view;  // its data pointer is filled in when the plan is bound
+  TensorView view;    // its data pointer is filled in when the plan is bound
+  size_t within = 0;  // bytes from the start of the value that it is a slice of; the place's offset has them too
 };
 struct Step {
   std::shared_ptr<Node> node;

@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 
+#include "weft/core/base/attrs.h"
 #include "weft/core/base/error.h"
 #include "weft/core/base/shape.h"
 
@@ -16,7 +17,10 @@ class Var;
 // Slice      dim, start, length, step: `length` elements of dim, from `start` on, `step` apart (1 if it is absent).
 // Pad        dim, low, high: adds `low` zeros before and `high` zeros after.
 // Concat     dim: joins any number of inputs that agree in the other dims.
+// Slices and Concats of a local program may have the attribute `packed`. Then each rank joins its shards of the inputs,
+// which are even, and cuts its part of that: `packed` is the first element of a Slice on each rank, and 0 for a Concat.
 // Reverse    dim: the elements of dim in reverse order.
+inline bool IsPacked(const Attrs& attrs) { return attrs.IntOr("packed", -1) >= 0; }
 
 Var Broadcast(Var x, int dim, int64_t size, Loc loc = Loc::current());
 // Broadcasts as NumPy does: inserts the leading dims that x lacks, and repeats dims of extent 1. Throws Error unless

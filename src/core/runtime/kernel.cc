@@ -16,6 +16,15 @@ int64_t TensorView::CapacityElements() const {
   return n;
 }
 
+int64_t TensorView::SpanElements() const {
+  int64_t last = 0;
+  for (int i = 0; i < rank; i++) {
+    if (dim(i).capacity == 0) return 0;
+    last += (dim(i).capacity - 1) * dim(i).stride;
+  }
+  return last + 1;
+}
+
 TensorView MakeView(void* data, DType dtype, const Shape& global, const Sharding& sharding, const MeshShape& mesh,
                     const Coords& coords) {
   TensorView view{data, dtype, int(global.size())};

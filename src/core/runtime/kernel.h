@@ -6,7 +6,8 @@
 // - `extent` is the number of elements that this rank holds, possibly 0.
 // A kernel reads and writes only the box of extents. Padding is undefined, and only collectives move it. With even
 // shards extent == capacity and a tensor is dense. Inputs may have stride 0 (a broadcast) if the row sets
-// `any_strides`. Outputs are row-major over capacity.
+// `any_strides`. Outputs are row-major over capacity. If the row sets `slices`, inputs and outputs may also be slices
+// of such tensors: rows of the innermost dims are dense, and begin at multiples of kSliceAlign bytes.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -45,7 +46,11 @@ struct TensorView {
   const DimView& dim(int i) const { return dims[size_t(i)]; }
   int64_t NumElements() const;  // product of extents
   int64_t CapacityElements() const;
+  int64_t SpanElements()
+      const;  // of the storage, from the first element to the last; more than the capacity in a slice
 };
+
+inline constexpr int64_t kSliceAlign = 16;
 
 // Returns the view of a rank's storage of a global tensor.
 TensorView MakeView(void* data, DType dtype, const Shape& global, const Sharding& sharding, const MeshShape& mesh,
@@ -80,6 +85,7 @@ struct KernelRow {
   // running them on operands of its own. The views have no data. Null: no choice depends on times.
   void (*measure)(const KernelCall&) = nullptr;
   bool any_strides = false;  // accepts inputs with stride 0
+  bool slices = false;       // accepts inputs and outputs that are slices of a tensor
   bool in_place = false;     // output i may share storage with input i, for i < in_place_outputs
   int in_place_outputs = 64;
 };

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "weft/core/ops/structural.h"
 #include "weft/core/runtime/kernel.h"
 
 namespace weft {
@@ -89,6 +90,13 @@ class StructuralOps {
     CopyBox(call, SplitView(call.out[0], call.in[0], Dim(call)), call.in[0]);
   }
 
+  // If the op is packed, returns the view with a dim that counts the elements of this rank (ops/structural.h).
+  static TensorView Counted(const KernelCall& call, TensorView view) {
+    DimView& d = view.dims[size_t(Dim(call))];
+    if (IsPacked(*call.attrs)) d.offset = 0, d.global = d.extent;
+    return view;
+  }
+
   // Copies what this rank holds of both sides, when element 0 (global) of `piece` is element `start` (global) of
   // `whole`. `to_whole` selects which side is written. Returns the local range of `whole` that overlaps the piece.
   static std::pair<int64_t, int64_t> CopyMeeting(const KernelCall& call, const TensorView& whole,
@@ -110,7 +118,8 @@ class StructuralOps {
       from.dims[size_t(Dim(call))].stride *= step;
       return CopyBox(call, call.out[0], from);
     }
-    CopyMeeting(call, call.in[0], call.out[0], Dim(call), call.attrs->Int("start"), false);
+    int64_t start = call.attrs->IntOr("packed", call.attrs->Int("start"));
+    CopyMeeting(call, Counted(call, call.in[0]), Counted(call, call.out[0]), Dim(call), start, false);
   }
 
   static void Pad(const KernelCall& call) {
@@ -169,8 +178,9 @@ class StructuralOps {
                         Inserted(first, Dim(call), count, apart));
     }
     int64_t start = 0;
-    for (const TensorView& piece : call.in) {
-      CopyMeeting(call, call.out[0], piece, Dim(call), start, true);
+    for (const TensorView& part : call.in) {
+      TensorView piece = Counted(call, part);
+      CopyMeeting(call, Counted(call, call.out[0]), piece, Dim(call), start, true);
       start += piece.dim(Dim(call)).global;
     }
   }

@@ -115,7 +115,7 @@ void Rope(const KernelCall& call) {
 }  // namespace
 
 void AddRope(KernelTable& table) {
-  table.Add(Op::kRope, {.run = &Rope, .workspace = &RopeWorkspace, .in_place = true});
+  table.Add(Op::kRope, {.run = &Rope, .workspace = &RopeWorkspace, .slices = true, .in_place = true});
 }
 
 }  // namespace weft::cpu

@@ -132,7 +132,8 @@ void Sdpa(const KernelCall& call) {
 
 // In place: a block of q is read once, before its outputs are written.
 void AddSdpa(KernelTable& table) {
-  table.Add(Op::kSdpa, {.run = &Sdpa, .workspace = &SdpaWorkspace, .in_place = true, .in_place_outputs = 1});
+  table.Add(Op::kSdpa,
+            {.run = &Sdpa, .workspace = &SdpaWorkspace, .slices = true, .in_place = true, .in_place_outputs = 1});
 }
 
 }  // namespace weft::cpu

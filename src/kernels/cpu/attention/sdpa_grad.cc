@@ -10,6 +10,7 @@
 #include "weft/kernels/cpu/attention/sdpa_allowed.h"
 #include "weft/kernels/cpu/attention/sdpa_scores.h"
 #include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/loops/copy.h"
 
 namespace weft::cpu {
 namespace {
@@ -75,10 +76,13 @@ class BiasSums {
     result_ = Writer<C>(view_);
     if (where_ == BiasSum::kWorkspace) view_.data = workspace, view_.dtype = kDTypeOf<C>;
     read_ = Reader<C>(view_), write_ = Writer<C>(view_);
-    std::memset(view_.data, 0, size_t(view_.CapacityElements()) * SizeOf(view_.dtype));
+    if (where_ == BiasSum::kResult)
+      ZeroBox(call, view_);
+    else
+      std::memset(view_.data, 0, size_t(view_.SpanElements()) * sizeof(C));
   }
   static int64_t Elements(const KernelCall& call, const SdpaSizes& z) {
-    return BiasSumOf(call, z) == BiasSum::kWorkspace ? call.out[call.out.size() - 1].CapacityElements() : 0;
+    return BiasSumOf(call, z) == BiasSum::kWorkspace ? call.out[call.out.size() - 1].SpanElements() : 0;
   }
 
   // Adds the gradient of scores, ds [keys, width].
@@ -95,7 +99,10 @@ class BiasSums {
     }
   }
   void Finish() const {
-    if (where_ == BiasSum::kWorkspace) result_.Copy(view_.as<C>(), 0, 1, view_.CapacityElements());
+    if (where_ != BiasSum::kWorkspace) return;
+    Rows rows(view_, 3);
+    for (int64_t r = 0; r < rows.count(); r++)
+      result_.Copy(view_.as<C>() + rows.Offset(r), rows.Offset(r), 1, view_.dim(3).extent);
   }
 
  private:
@@ -349,8 +356,9 @@ void SdpaGrad(const KernelCall& call) {
 // In place: a block of q is written after its last use, and a head of k and v after its task. The gradients of sinks
 // and bias must not lie on out or lse, which are read to the end.
 void AddSdpaGrad(KernelTable& table) {
-  table.Add(Op::kSdpaGrad,
-            {.run = &SdpaGrad, .workspace = &SdpaGradWorkspace, .in_place = true, .in_place_outputs = 3});
+  table.Add(
+      Op::kSdpaGrad,
+      {.run = &SdpaGrad, .workspace = &SdpaGradWorkspace, .slices = true, .in_place = true, .in_place_outputs = 3});
 }
 
 }  // namespace weft::cpu

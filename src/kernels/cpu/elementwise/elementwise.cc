@@ -101,7 +101,7 @@ void RunPredicate(const KernelCall& call) {
 
 void AddElementwise(KernelTable& table) {
 #define WEFT_ROW(Name, ...) \
-  table.Add(Op::k##Name, {.run = &RunArithmetic<Op::k##Name>, .any_strides = true, .in_place = true});
+  table.Add(Op::k##Name, {.run = &RunArithmetic<Op::k##Name>, .any_strides = true, .slices = true, .in_place = true});
   WEFT_UNARY_OPS(WEFT_ROW)
   WEFT_SCALAR_OPS(WEFT_ROW)
   WEFT_BINARY_OPS(WEFT_ROW)

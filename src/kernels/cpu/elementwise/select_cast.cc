@@ -81,7 +81,7 @@ void StopGradient(const KernelCall& call) {
 
 void AddSelectAndCast(KernelTable& table) {
   table.Add(Op::kSelect, {.run = &Select, .any_strides = true});
-  table.Add(Op::kCast, {.run = &Cast, .any_strides = true});
+  table.Add(Op::kCast, {.run = &Cast, .any_strides = true, .slices = true});
   table.Add(Op::kNot, {.run = &Not, .any_strides = true, .in_place = true});
   table.Add(Op::kStopGradient, {.run = &StopGradient, .any_strides = true, .in_place = true});
 }

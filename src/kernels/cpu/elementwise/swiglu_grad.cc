@@ -46,6 +46,8 @@ void SwiGluGrad(const KernelCall& call) {
 
 }  // namespace
 
-void AddSwiGluGrad(KernelTable& table) { table.Add(Op::kSwiGluGrad, {.run = &SwiGluGrad, .any_strides = true}); }
+void AddSwiGluGrad(KernelTable& table) {
+  table.Add(Op::kSwiGluGrad, {.run = &SwiGluGrad, .any_strides = true, .slices = true});
+}
 
 }  // namespace weft::cpu

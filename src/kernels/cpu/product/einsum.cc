@@ -191,6 +191,8 @@ void Einsum(const KernelCall& call) {
 
 }  // namespace
 
-void AddEinsum(KernelTable& table) { table.Add(Op::kEinsum, {.run = &Einsum, .workspace = &EinsumWorkspace}); }
+void AddEinsum(KernelTable& table) {
+  table.Add(Op::kEinsum, {.run = &Einsum, .workspace = &EinsumWorkspace, .slices = true});
+}
 
 }  // namespace weft::cpu

@@ -29,7 +29,7 @@ std::string SdpaAnswer(const KernelCall& call) { return ExplainSdpa(PlannedSdpa(
 struct PlannedRow {
   Op op;
   size_t (*workspace)(const KernelCall&) = nullptr;
-  bool many = false, any_strides = false, in_place = false;
+  bool many = false, any_strides = false, slices = false, in_place = false;
   std::string (*explain)(const KernelCall&) = nullptr;
 };
 
@@ -37,7 +37,7 @@ struct PlannedRow {
 // weights are read or copied before anything overwrites them.
 // clang-format off
 constexpr PlannedRow kRows[] = {
-#define WEFT_ROW(Name, ...) {.op = Op::k##Name, .any_strides = true, .in_place = true},
+#define WEFT_ROW(Name, ...) {.op = Op::k##Name, .any_strides = true, .slices = true, .in_place = true},
     WEFT_UNARY_OPS(WEFT_ROW)
     WEFT_SCALAR_OPS(WEFT_ROW)
     WEFT_BINARY_OPS(WEFT_ROW)
@@ -48,10 +48,10 @@ constexpr PlannedRow kRows[] = {
     WEFT_STRUCTURAL_OPS(WEFT_ROW)
 #undef WEFT_ROW
     {.op = Op::kSelect, .any_strides = true},
-    {.op = Op::kCast, .any_strides = true},
+    {.op = Op::kCast, .any_strides = true, .slices = true},
     {.op = Op::kNot, .any_strides = true, .in_place = true},
     {.op = Op::kStopGradient, .any_strides = true, .in_place = true},
-    {.op = Op::kSwiGluGrad, .any_strides = true},
+    {.op = Op::kSwiGluGrad, .any_strides = true, .slices = true},
     {.op = Op::kFull},
     {.op = Op::kIota},
     {.op = Op::kRandom},
@@ -63,8 +63,8 @@ constexpr PlannedRow kRows[] = {
     {.op = Op::kArgMax, .any_strides = true},
     {.op = Op::kCumSum, .any_strides = true},
     {.op = Op::kSumOfSquares, .workspace = SumOfSquaresWorkspace, .many = true, .any_strides = true},
-    {.op = Op::kEinsum, .workspace = EinsumWorkspace, .many = true},
-    {.op = Op::kLinear, .workspace = LinearWorkspace, .many = true},
+    {.op = Op::kEinsum, .workspace = EinsumWorkspace, .many = true, .slices = true},
+    {.op = Op::kLinear, .workspace = LinearWorkspace, .many = true, .slices = true},
     {.op = Op::kEmbedding},
     {.op = Op::kEmbeddingGrad, .workspace = EmbeddingGradWorkspace},
     {.op = Op::kGather, .any_strides = true},
@@ -86,9 +86,9 @@ constexpr PlannedRow kRows[] = {
     {.op = Op::kCrossEntropyGrad, .in_place = true},
     {.op = Op::kLinearCrossEntropy, .workspace = LinearLossWorkspace},
     {.op = Op::kLinearCrossEntropyGrad, .workspace = LinearLossWorkspace},
-    {.op = Op::kRope, .workspace = RopeWorkspace, .many = true, .in_place = true},
-    {.op = Op::kSdpa, .workspace = SdpaBytes, .explain = SdpaAnswer},
-    {.op = Op::kSdpaGrad, .workspace = SdpaBytes, .explain = SdpaAnswer},
+    {.op = Op::kRope, .workspace = RopeWorkspace, .many = true, .slices = true, .in_place = true},
+    {.op = Op::kSdpa, .workspace = SdpaBytes, .slices = true, .explain = SdpaAnswer},
+    {.op = Op::kSdpaGrad, .workspace = SdpaBytes, .slices = true, .explain = SdpaAnswer},
     {.op = Op::kAdamW, .many = true, .any_strides = true, .in_place = true},
     {.op = Op::kSgd, .many = true, .any_strides = true, .in_place = true},
     {.op = Op::kLion, .many = true, .any_strides = true, .in_place = true},
@@ -101,6 +101,7 @@ void Add(KernelTable& table, const PlannedRow& row) {
                      .run_many = row.many ? &RunManyPlanned : nullptr,
                      .explain = row.explain,
                      .any_strides = row.any_strides,
+                     .slices = row.slices,
                      .in_place = row.in_place});
 }
 

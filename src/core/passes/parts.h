@@ -1,0 +1,23 @@
+// Parts: values of a program that are in the memory of another value, as packed slices and concats (ops/structural.h).
+#pragma once
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "weft/core/ir/graph.h"
+#include "weft/core/runtime/kernel.h"
+
+namespace weft {
+
+struct Parts {
+  absl::flat_hash_set<const Node*> slices;  // they are views of their operands
+  absl::flat_hash_set<const Node*> joins;   // concats whose operands are written where the result is
+  // By a result (its node and index): the slice over which its kernel writes it, in place.
+  absl::flat_hash_map<std::pair<const Node*, int>, Var> over;
+};
+
+// A slice is a view, and operands of a concat are written in place, if all kernels that read or write them accept
+// slices.
+Parts FindParts(const Graph& graph, const KernelTable& kernels);
+
+}  // namespace weft
