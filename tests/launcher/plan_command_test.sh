@@ -74,7 +74,7 @@ echo "plan: ok"
 # WEFT_DUMP: each program after each pass.
 WEFT_DUMP=$dir/dump plan 0 "" configs/gpt2-tiny.yaml train.micro_batch=1
 for name in step accumulate eval; do
-  for stage in 1.trace 2.partition 3.fuse 5.simplify; do
+  for stage in 1.trace 2.partition 4.fuse 6.simplify; do
     grep -q '^%[0-9]* = einsum(' "$dir/dump/$name.$stage.txt" || fail "expected an einsum in the dump $name.$stage.txt"
   done
 done

@@ -156,6 +156,33 @@ INSTANTIATE_TEST_SUITE_P(All, CudaMeshes,
                          testing::Combine(testing::ValuesIn(testing_::kFamilies),
                                           testing::Values(DType::kF64, DType::kF32)));
 
+// ---- Products that share an operand, as one. ----
+
+// The gradient of such an operand is one sum, which is rounded once: 1e-7 per term in f32. In bf16 a sum may round to a
+// neighbour, 2^-8 apart, in each step.
+TEST(CudaCombine, GivesTheLossesOfSingleProducts) {
+  for (DType compute : {DType::kF32, DType::kBF16}) {
+    Job job{.model = FindFamily("llama")->configure(
+                {.layers = 2, .heads = 8, .kv_heads = 4, .dim = 256, .ffn = 512, .vocab = 512, .context = 64}),
+            .precision = {compute, DType::kF32, DType::kF32},
+            .global_batch = 4,
+            .steps = 10};
+    double tolerance = compute == DType::kBF16 ? 1e-2 : 1e-5;
+    std::vector<Layout> layouts = testing_::StreamLayouts();
+    layouts.push_back({.copies = true});
+    for (Layout layout : layouts) {
+      layout.device = DeviceUnderTest();
+      RunResult want = testing_::Train(job, layout);
+      layout.combine = true;
+      RunResult got = testing_::Train(job, layout);
+      std::string what = testing_::Describe(layout);
+      ASSERT_EQ(got.losses.size(), want.losses.size());
+      for (size_t i = 0; i < want.losses.size(); i++)
+        EXPECT_LE(std::abs(got.losses[i] - want.losses[i]), tolerance * want.losses[i]) << what << ", step " << i + 1;
+    }
+  }
+}
+
 // ---- Sums over ranks whose terms are sent as bf16. ----
 
 // The ranks share the GPU, which rounds and adds. The host's groups move the rounded terms.

@@ -352,6 +352,35 @@ TEST(MultiGpuSymmetric, GivesTheLossesOfRings) {
   }
 }
 
+// Weights are joined before they are gathered, and their gradients' products read parts of joined values. In bf16 the
+// gradient of an operand is rounded once instead of once per product, 2^-8 apart, in each of 20 steps.
+TEST(MultiGpuCombine, GivesTheLossesOfSingleProducts) {
+  GpuWorld& world = TheGpuWorld();
+  int ranks = world.bootstrap.world_size();
+  Job job{.model = EvenLlama(), .global_batch = 8, .steps = 20};
+  std::vector<Layout> layouts{{.dp = ranks, .fsdp = Fsdp::kFull},
+                              {.dp = ranks, .fsdp = Fsdp::kFull, .regather = false}};
+  for (OverlapMode overlap : {OverlapMode::kFill, OverlapMode::kHalves})
+    layouts.push_back({.tp = ranks, .sequence_parallel = true, .overlap = overlap, .copies = true});
+  layouts.push_back({.dp = ranks, .fsdp = Fsdp::kFull, .gather = GatherMode::kCopy});
+  if (ranks == 4) layouts.push_back({.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull});
+  for (DType type : {DType::kF32, DType::kBF16})
+    for (Layout layout : layouts) {
+      job.precision = {type, DType::kF32, DType::kF32};
+      layout.device = kGpu;
+      RunResult results[2];
+      for (bool combine : {false, true}) {
+        world.context.set_numerics({.combine = combine});
+        DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
+        mesh.set_overlap(layout.overlap, layout.chunks);
+        results[combine] = RunOnRank(job, layout, world.context, mesh);
+      }
+      world.context.set_numerics({});
+      ExpectNear(results[1], results[0], type == DType::kBF16 ? 1e-2 : 1e-5, type == DType::kBF16 ? 0.1 : 1e-3,
+                 fmt::format("{} {}", Describe(layout), Name(type)));
+    }
+}
+
 // Sums of small integers are exact in any order.
 TEST(MultiGpuGroups, CollectivesGiveTheBitsOfTheHost) {
   GpuWorld& world = TheGpuWorld();

@@ -35,7 +35,8 @@ struct Layout {
   int chunks = 0;
   GatherMode gather = GatherMode::kKernels;
   bool symmetric_memory = false;
-  bool copies = false;  // of weights, in the compute type
+  bool copies = false;   // of weights, in the compute type
+  bool combine = false;  // products that share an operand
 };
 MeshShape MeshOf(const Layout& l);
 // Layouts that cover executors, axes, FSDP, sequence parallel and micro-batches.

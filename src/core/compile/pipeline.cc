@@ -13,6 +13,7 @@
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/passes/accumulate.h"
 #include "weft/core/passes/chunk/chunk.h"
+#include "weft/core/passes/combine.h"
 #include "weft/core/passes/fuse.h"
 #include "weft/core/passes/interleave.h"
 #include "weft/core/passes/schedule.h"
@@ -46,20 +47,24 @@ struct Pass {
   LocalProgram (*run)(const LocalProgram& program, const Runtime& runtime, const RecomputeOptions& recompute);
 };
 constexpr Pass kPasses[] = {
-    {"3.fuse", [](const auto& program, const auto& runtime, const auto&) { return Fuse(program, runtime.kernels()); }},
-    {"4.recompute",
+    {"3.combine",
+     [](const auto& program, const auto& runtime, const auto&) {
+       return runtime.context->numerics().combine ? Combine(program, runtime.kernels()) : program;
+     }},
+    {"4.fuse", [](const auto& program, const auto& runtime, const auto&) { return Fuse(program, runtime.kernels()); }},
+    {"5.recompute",
      [](const auto& program, const auto&, const auto& recompute) { return Recompute(program, recompute); }},
-    {"5.simplify", [](const auto& program, const auto&, const auto&) { return Simplify(program); }},
-    {"6.chunk", [](const auto& program, const auto& runtime, const auto&) { return Chunked(program, runtime); }},
-    {"7.interleave", [](const auto& program, const auto& runtime,
+    {"6.simplify", [](const auto& program, const auto&, const auto&) { return Simplify(program); }},
+    {"7.chunk", [](const auto& program, const auto& runtime, const auto&) { return Chunked(program, runtime); }},
+    {"8.interleave", [](const auto& program, const auto& runtime,
                         const auto&) { return Interleaves(program, runtime) ? Interleave(program) : program; }},
-    {"8.schedule",
+    {"9.schedule",
      [](const auto& program, const auto& runtime, const auto&) {
        if (!runtime.Overlaps()) return program;
        return Schedule(program, Interleaves(program, runtime) ? Moved::kNotInterleaved : Moved::kAll);
      }},
-    {"9.accumulate", [](const auto& program, const auto& runtime,
-                        const auto&) { return Interleaves(program, runtime) ? program : Accumulate(program); }},
+    {"10.accumulate", [](const auto& program, const auto& runtime,
+                         const auto&) { return Interleaves(program, runtime) ? program : Accumulate(program); }},
 };
 
 // All ranks of a host write the same text to the same path. Each first writes a file of its own and then renames it.

@@ -1,6 +1,7 @@
 // The passes from a graph over global tensors to the plan that a rank runs. Their order is fixed:
 //
-//   trace -> partition -> fuse -> recompute -> simplify -> chunk -> interleave -> schedule -> accumulate -> plan
+//   trace -> partition -> combine -> fuse -> recompute -> simplify -> chunk -> interleave -> schedule -> accumulate ->
+//   plan
 //
 // The interpreter runs the program that partition returns. If passes are verified (core/ir/verify.h), the program is
 // verified after each pass. With WEFT_DUMP=DIR in the environment, each pass writes its program to DIR/NAME.STAGE.txt.

@@ -187,7 +187,7 @@ struct TrainConfig {
 };
 
 struct KernelsConfig {
-  bool deterministic = true, tf32 = false;
+  bool deterministic = true, tf32 = false, combine = false;
   AttentionBackend attention = AttentionBackend::kAuto;
 };
 

@@ -104,6 +104,7 @@ Numerics NumericsOf(const Config& config) {
   bool named = n.attention != AttentionBackend::kAuto;
   return {.deterministic = n.deterministic,
           .tf32 = n.tf32,
+          .combine = n.combine,
           .attention = named ? PrintValue(*FindField("kernels.attention"), config) : ""};
 }
 

@@ -1,0 +1,20 @@
+// Combine: products that share an operand become one product, of concatenated weights.
+//
+//   einsum(x, q), einsum(x, k), einsum(x, v)                 become slices of einsum(x, concat(q, k, v))
+//   einsum(dq, q) + einsum(dk, k) + einsum(dv, v)            becomes einsum(concat(dq, dk, dv), concat(q, k, v))
+//
+// So x is read once instead of once per product, and its gradient is written once and rounded once. The slices and the
+// gradients dq, dk and dv need no copies, because kernels read and write parts of the combined values in place
+// (core/compile/plan.h). Weights that ranks gather are concatenated before that, as shards.
+//
+// All readers of the results must accept slices. Both the products and the sum of their gradients must be there,
+// because a program without gradients would copy the weights for little gain.
+#pragma once
+#include "weft/core/runtime/kernel.h"
+#include "weft/core/transforms/partition.h"
+
+namespace weft {
+
+LocalProgram Combine(const LocalProgram& program, const KernelTable& kernels);
+
+}  // namespace weft

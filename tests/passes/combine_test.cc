@@ -1,0 +1,151 @@
+// Combine: products that share an operand give as one product what they give one by one.
+#include "weft/core/passes/combine.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "share.h"
+#include "support/training.h"
+#include "weft/core/compile/plan.h"
+#include "weft/core/ir/verify.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/parallel/step/training_step.h"
+
+namespace weft {
+namespace {
+
+using testing_::Job;
+using testing_::Layout;
+using testing_::RunResult;
+
+constexpr int kLayers = 2;
+
+// Heads of 8 and an MLP of 48, so that parts are aligned and two ranks hold as much each.
+Job JobOf(const char* family, DType compute, DType master) {
+  TransformerConfig model = FindFamily(family)->configure(
+      {.layers = kLayers, .heads = 4, .kv_heads = 2, .dim = 32, .ffn = 48, .vocab = 37, .context = 12});
+  return {.model = model,
+          .precision = {compute, master, master},
+          .global_batch = 4,
+          .steps = 3,
+          .named_plan = FindFamily(family)->plan};
+}
+
+std::vector<Layout> Layouts() {
+  std::vector<Layout> layouts{
+      {},
+      {.micro_batch = 1},
+      {.recompute = {RecomputeMode::kFull}},
+      {.recompute = {RecomputeMode::kSelective}},
+      {.dp = 2, .fsdp = Fsdp::kGradients, .micro_batch = 1},
+      {.dp = 2, .fsdp = Fsdp::kFull},
+      {.dp = 3, .fsdp = Fsdp::kFull, .regather = false},
+      {.dp = 2, .fsdp = Fsdp::kFull, .replicate = 2, .overlap = OverlapMode::kAlways},
+      {.tp = 2},
+      {.tp = 2, .sequence_parallel = true, .overlap = OverlapMode::kFill},
+      {.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull, .overlap = OverlapMode::kHalves},
+      {.tp = 2, .sequence_parallel = true, .overlap = OverlapMode::kChunks, .chunks = 2},
+      {.tp = 2, .sequence_parallel = true, .recompute = {RecomputeMode::kFull}}};
+  for (Layout& layout : layouts) layout.combine = true;
+  return layouts;
+}
+
+class CombineTraining : public testing::TestWithParam<const char*> {};
+
+// A sum of products rounds once instead of once per product. f64 is within a few steps of rounding; bf16 within the
+// rounding of one activation.
+TEST_P(CombineTraining, GivesTheNumbersOfSingleProducts) {
+  struct Types {
+    DType compute, master;
+    double tolerance;
+  };
+  size_t round = 0;
+  for (Types t : {Types{DType::kF64, DType::kF64, 1e-13}, {DType::kBF16, DType::kF32, 0x1p-9}})
+    for (Layout layout : Layouts())
+      for (bool copies : {false, true}) {
+        if (test::Skips(round) || (copies && layout.fsdp == Fsdp::kFull)) continue;
+        layout.copies = copies;
+        Job job = JobOf(GetParam(), t.compute, t.master);
+        std::string what = fmt::format("{} {} {}", Name(t.compute), Describe(layout), copies);
+        RunResult got = Train(job, layout);
+        Layout single = layout;
+        single.combine = false;
+        RunResult want = Train(job, single);
+        EXPECT_LT(testing_::LossDistance(got, want), t.tolerance) << what;
+        EXPECT_NEAR(got.eval_sum, want.eval_sum, t.tolerance * want.eval_sum) << what;
+        for (size_t i = 0; i < want.norms.size(); i++)
+          EXPECT_NEAR(got.norms[i], want.norms[i], 8 * t.tolerance * want.norms[i]) << what;
+      }
+}
+INSTANTIATE_TEST_SUITE_P(All, CombineTraining, testing::Values("llama", "gemma2", "gpt2", "neox"));
+
+int64_t Count(const Graph& graph, Op op) {
+  return std::ranges::count_if(graph.nodes, [&](const auto& node) { return node->op == op; });
+}
+
+// Combines the program of a step for one rank, and returns its plan.
+struct Combined {
+  LocalProgram before, after;
+  Plan plan;
+
+  Combined(const Job& job, const Layout& layout) {
+    before = TrainingStep(job.model, OptionsOf(job, layout)).step();
+    OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+      if (context.rank() != 0) return;
+      after = Combine(before, context.kernels(DeviceKind::kCpu));
+      VerifyLocal(after.graph, after.mesh);
+      plan = MakePlan(after, {.context = &context, .mesh = &mesh, .mesh_shape = mesh.shape(), .coords = mesh.coords()});
+    });
+  }
+  int64_t Steps(Op op) const {
+    return std::ranges::count_if(plan.steps, [&](const Step& step) { return step.node->op == op; });
+  }
+};
+
+// Per block, five of the seven products of the forward pass become two, and so do five of the seven that give the
+// gradients of activations.
+TEST(Combine, JoinsQueriesKeysAndValuesAndTheMlp) {
+  for (const Layout& layout :
+       {Layout{}, {.tp = 2, .sequence_parallel = true}, {.dp = 2, .fsdp = Fsdp::kFull}, {.copies = true}}) {
+    Combined c(JobOf("llama", DType::kBF16, DType::kF32), layout);
+    SCOPED_TRACE(Describe(layout));
+    EXPECT_EQ(Count(c.before.graph, Op::kEinsum) - Count(c.after.graph, Op::kEinsum), 6 * kLayers);
+    EXPECT_EQ(c.Steps(Op::kSlice), 0) << "slices are views";
+    EXPECT_EQ(c.Steps(Op::kConcat), layout.copies ? 2 * kLayers : 0)
+        << "gradients, and weights that are cast, are written in place";
+    int64_t gathers = Count(c.before.graph, Op::kAllGather) - Count(c.after.graph, Op::kAllGather);
+    EXPECT_EQ(gathers, layout.fsdp == Fsdp::kFull ? 6 * kLayers : 0) << "weights are joined as shards";
+  }
+}
+
+// Projections with biases have other readers than those that take slices. A program without gradients would copy
+// weights.
+TEST(Combine, LeavesOtherProgramsAsTheyAre) {
+  for (const char* family : {"gpt2", "neox", "bert"}) {
+    Combined c(JobOf(family, DType::kF64, DType::kF64), {});
+    EXPECT_EQ(c.after.graph.nodes, c.before.graph.nodes) << family;
+  }
+  Job job = JobOf("llama", DType::kF64, DType::kF64);
+  TrainingStep step(job.model, OptionsOf(job, {}));
+  const LocalProgram& eval = step.Eval().local();
+  testing_::OnMesh({}, [&](Context& context, DeviceMesh&) {
+    EXPECT_EQ(Combine(eval, context.kernels(DeviceKind::kCpu)).graph.nodes, eval.graph.nodes);
+  });
+}
+
+// Two ranks of three query heads would hold parts of other sizes.
+TEST(Combine, LeavesUnevenShardsAsTheyAre) {
+  Job job = JobOf("llama", DType::kF64, DType::kF64);
+  LocalProgram program = TrainingStep(job.model, OptionsOf(job, {.tp = 4})).step();
+  testing_::OnMesh({}, [&](Context& context, DeviceMesh&) {
+    LocalProgram combined = Combine(program, context.kernels(DeviceKind::kCpu));
+    EXPECT_EQ(Count(program.graph, Op::kEinsum) - Count(combined.graph, Op::kEinsum), 2 * kLayers) << "only the MLP's";
+  });
+}
+
+}  // namespace
+}  // namespace weft
