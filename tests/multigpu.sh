@@ -3,10 +3,11 @@
 #
 #   tests/multigpu.sh ARCHIVE.tar.gz [RANKS...]     RANKS: the numbers of GPUs; by default 2 and 4, if the machine has them
 #
-# ONLY=PATTERN runs the parts whose names match: multigpu_checkpoint_test, multigpu_training_test, bench, refusal, failure, delays.
+# ONLY=PATTERN runs the parts whose names match: multigpu_checkpoint_test, multigpu_example_test, multigpu_training_test, bench,
+# refusal, failure, delays.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-[ -f "${1:-}" ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ -f "${1:-}" ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 archive=$(realpath "$1")
 shift
 gpus=$(nvidia-smi -L | wc -l)
@@ -48,6 +49,11 @@ for ranks; do
     if env "${logs[@]}" timeout 400 mpirun -np "$ranks" --bind-to none "$test" --gtest_brief=1 > "$folder/log" 2>&1; then
       echo "passed $name ($((SECONDS - begin)) s): $(tail -1 "$folder/log")"
       [ ${#logs[@]} -eq 0 ] || expect_in_logs "$ranks"
+      if [[ $test == */multigpu_example_test ]] && ! grep -q '^cuda' "$folder/log"; then
+        echo "FAILED $name: expected sums on GPUs; its output:"
+        cat "$folder/log"
+        failed=1
+      fi
     else
       echo "FAILED $name ($((SECONDS - begin)) s)"
       tail -"${WEFT_LINES:-40}" "$folder/log"
@@ -65,6 +71,17 @@ for ranks; do
       echo "passed bench.$memory.$ranks"
     else
       echo "FAILED bench.$memory.$ranks"
+      tail -"${WEFT_LINES:-40}" "$folder/log"
+      failed=1
+    fi
+  done
+  for kind in gemm sdpa dispatch; do
+    wanted bench || continue
+    if timeout 100 mpirun -np "$ranks" --bind-to none "$folder/weft/bin/weft" bench $kind device=cuda seconds=0.02 --json > "$folder/log" 2>&1 &&
+      [ "$(grep -c '^{' "$folder/log")" -ge 3 ]; then
+      echo "passed bench.$kind.$ranks"
+    else
+      echo "FAILED bench.$kind.$ranks: expected at least three lines of JSON"
       tail -"${WEFT_LINES:-40}" "$folder/log"
       failed=1
     fi

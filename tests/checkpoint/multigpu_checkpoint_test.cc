@@ -3,7 +3,11 @@
 
 #include "checkpoint/device_cases.h"
 #include "dist/gpu_world.h"
+#include "parallel/testing.h"
+#include "weft/core/ops/ops.h"
 #include "weft/dist/group/mesh.h"
+#include "weft/parallel/dtensor/dtensor.h"
+#include "weft/parallel/dtensor/factories.h"
 
 namespace weft {
 namespace {
@@ -46,6 +50,25 @@ TEST(MultiGpuCheckpoint, InitialStatesHaveTheBitsOfTheCpus) {
         EXPECT_EQ(test::Differing(test::BytesOf(test::OnHost(run.state)), want), test::kNone)
             << family << " " << Describe(layout) << " " << Name(compute);
       }
+}
+
+// A mask depends on the seed, the step and the position of an element in the whole tensor only.
+TEST(MultiGpuMasks, HaveTheBitsOfTheCpus) {
+  GpuWorld& world = TheGpuWorld();
+  Layout layout{.dp = 2, .tp = world.bootstrap.world_size() / 2};
+  DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
+  for (DType dtype : {DType::kF32, DType::kBF16})
+    for (const Sharding& placement : test::EveryPlacement(2)) {
+      auto dropped = [&](Device device) {
+        DefaultDeviceScope scope(device);
+        EagerScope eager(world.context, mesh, {.seed = 5});
+        EagerScope::Current()->BeginStep(6);
+        return ValueOf(Dropout(Ones({7, 10}, mesh, placement, {.dtype = dtype}), 0.3)).To(CpuRuntime()).ToDoubles();
+      };
+      std::vector<double> want = dropped({}), got = dropped(world.context.device(DeviceKind::kCuda).device());
+      EXPECT_EQ(got, want) << Name(dtype) << " " << ToString(placement);
+      EXPECT_GT(std::ranges::count(want, 0.0), 0) << Name(dtype) << " " << ToString(placement);
+    }
 }
 
 // NCCL sums in an order of its own, which costs 1e-16 per f64 sum over three steps of Adam.

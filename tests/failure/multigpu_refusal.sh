@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # A job that cannot use the GPUs of its host: there are fewer than ranks, NCCL_NVLS_ENABLE is 1, or NCCL is missing or another
 # library. It ends with exit code 2 and one line that says what to do. Where each rank has a GPU, device=auto ends so too.
+# A run on one GPU does not open NCCL.
 #
 #   tests/failure/multigpu_refusal.sh WEFT RANKS
 set -euo pipefail
-[ $# -eq 2 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -eq 2 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 weft=$(realpath "$1") ranks=$2
 cd "$(dirname "$0")/../.."
 # shellcheck source=/dev/null
@@ -36,4 +37,11 @@ for device in cuda auto; do
     "LD_LIBRARY_PATH=$dir/none${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
   refused "NCCL: expected version " "$ranks" $device "LD_LIBRARY_PATH=$dir/other${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 done
+LD_DEBUG=files LD_DEBUG_OUTPUT=$dir/opened timeout --kill-after=5 60 "$weft" train configs/gpt2-tiny.yaml data.train=README.md \
+  train.steps=1 schedule.warmup_steps=0 device=cuda > "$dir/out" 2>&1 < /dev/null
+if ! grep -q 'file=.*libweft_cuda' "$dir"/opened.* || grep 'file=.*libnccl' "$dir"/opened.*; then
+  echo "multigpu_refusal: expected a run on one GPU to open Weft's CUDA library and no NCCL"
+  exit 1
+fi
+echo "shown: one GPU: no library of NCCL is opened"
 echo "multigpu_refusal: ok"
