@@ -46,7 +46,7 @@ struct AdamWRule {
 }  // namespace
 
 void AddAdamW(KernelTable& table) {
-  table.Add(Op::kAdamW, {.run = &Update<AdamWRule>, .any_strides = true, .in_place = true});
+  table.Add(Op::kAdamW, {.run = &Update<AdamWRule>, .any_strides = true, .slices = true, .in_place = true});
 }
 
 }  // namespace weft::cpu

@@ -39,7 +39,7 @@ struct LionRule {
 }  // namespace
 
 void AddLion(KernelTable& table) {
-  table.Add(Op::kLion, {.run = &Update<LionRule>, .any_strides = true, .in_place = true});
+  table.Add(Op::kLion, {.run = &Update<LionRule>, .any_strides = true, .slices = true, .in_place = true});
 }
 
 }  // namespace weft::cpu

@@ -51,7 +51,7 @@ struct SgdRule {
 }  // namespace
 
 void AddSgd(KernelTable& table) {
-  table.Add(Op::kSgd, {.run = &Update<SgdRule>, .any_strides = true, .in_place = true});
+  table.Add(Op::kSgd, {.run = &Update<SgdRule>, .any_strides = true, .slices = true, .in_place = true});
 }
 
 }  // namespace weft::cpu

@@ -256,7 +256,8 @@ void AddReduce(KernelTable& table) {
   table.Add(Op::kReduceProd, {.run = &Reduce<Kind::kProd>, .any_strides = true});
   table.Add(Op::kArgMax, {.run = &ArgMax, .any_strides = true});
   table.Add(Op::kCumSum, {.run = &CumSum, .any_strides = true});
-  table.Add(Op::kSumOfSquares, {.run = &SumOfSquares, .workspace = &SumOfSquaresWorkspace, .any_strides = true});
+  table.Add(Op::kSumOfSquares,
+            {.run = &SumOfSquares, .workspace = &SumOfSquaresWorkspace, .any_strides = true, .slices = true});
 }
 
 }  // namespace weft::cpu

@@ -26,4 +26,17 @@ bool RowsAligned(const TensorView& x, int64_t v) {
   return true;
 }
 
+std::optional<PackRows> PackRowsOf(const TensorView& x, int64_t v) {
+  const TensorView* views[] = {&x};
+  Nest nest = Nest::Over(views);
+  if (nest.rank > 2 || nest.inner_stride(0) != 1 || nest.Count() % v != 0 || !Aligned16(x.data)) return std::nullopt;
+  PackRows rows;
+  if (nest.rank < 2) return rows;
+  int64_t extent = nest.inner_extent(), apart = nest.strides[0][0];
+  if (extent % v != 0 || apart % v != 0 || nest.Count() / v > INT32_MAX) return std::nullopt;
+  rows.row = FastDivide(uint32_t(extent / v));
+  rows.gap = (apart - extent) / v;
+  return rows;
+}
+
 }  // namespace weft::cuda

@@ -10,6 +10,7 @@
 // last bits.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -19,6 +20,7 @@
 #include "weft/kernels/cuda/loops/convert.cuh"
 #include "weft/kernels/cuda/loops/index.cuh"
 #include "weft/kernels/cuda/loops/many.cuh"
+#include "weft/kernels/cuda/loops/row_walk.cuh"
 
 namespace weft::cuda {
 
@@ -91,17 +93,18 @@ struct UpdateTensors {
   }
 };
 
-// Updates V elements of each tensor. T, M and G are the types of p, of the kept tensors and of g, and W that of the
-// copy of p, which is void if it is not written.
+// Updates V elements of each tensor: pack i, and pack g_at of g. T, M and G are the types of p, of the kept tensors and
+// of g, and W that of the copy of p, which is void if it is not written.
 template <class Rule, class T, class M, class G, class W, int V, class Coefficients>
-__device__ __forceinline__ void UpdatePack(const UpdateTensors<Rule::kKept>& x, const Coefficients& k, int64_t i) {
+__device__ __forceinline__ void UpdatePack(const UpdateTensors<Rule::kKept>& x, const Coefficients& k, int64_t i,
+                                           int64_t g_at) {
   using C = Compute<T>;
   constexpr int N = Rule::kKept;
   auto p = static_cast<const Pack<T, V>*>(x.p)[i];  // [V]
   Pack<M, V> kept[OrOne(N)];                        // [N, V]
 #pragma unroll
   for (int s = 0; s < N; s++) kept[s] = static_cast<const Pack<M, V>*>(x.kept[s])[i];
-  auto g = static_cast<const Pack<G, V>*>(x.g)[i];                                // [V]
+  auto g = static_cast<const Pack<G, V>*>(x.g)[g_at];                             // [V]
   [[maybe_unused]] Pack<std::conditional_t<std::is_void_v<W>, char, W>, V> copy;  // [V]
 #pragma unroll
   for (int j = 0; j < V; j++) {
@@ -120,13 +123,13 @@ __device__ __forceinline__ void UpdatePack(const UpdateTensors<Rule::kKept>& x, 
   if constexpr (!std::is_void_v<W>) static_cast<Pack<W, V>*>(x.copy)[i] = copy;
 }
 
-// For dense tensors.
+// For dense tensors, but for the rows of g.
 template <class Rule, class T, class M, class G, int V>
 __global__ void __launch_bounds__(kUpdateThreads)
-    DenseUpdate(UpdateTensors<Rule::kKept> x, UpdateSettings<Rule> settings, int64_t packs) {
+    DenseUpdate(UpdateTensors<Rule::kKept> x, UpdateSettings<Rule> settings, int64_t packs, PackRows g) {
   auto k = SharedCoefficients<Rule, Compute<T>>(settings);
   int64_t first = int64_t(blockIdx.x) * kUpdateThreads + threadIdx.x, step = int64_t(gridDim.x) * kUpdateThreads;
-  for (int64_t i = first; i < packs; i += step) UpdatePack<Rule, T, M, G, void, V>(x, k, i);
+  for (int64_t i = first; i < packs; i += step) UpdatePack<Rule, T, M, G, void, V>(x, k, i, g.At(i));
 }
 
 // For any strides. `to` walks new_p, the new kept tensors and g; `from` walks the old p and kept tensors.
@@ -161,14 +164,20 @@ Nest NestOf(const KernelCall& call) {
   if (copies) all[2 * kResults + 1] = &call.out[kResults];
   return Nest::Over(std::span(all).first(2 * kResults + (copies ? 2 : 1)));
 }
-// Returns whether all tensors are dense and aligned, and consist of whole packs of V elements.
+// If all tensors but g are dense and aligned, and consist of whole packs of V elements, returns the rows of g; nullopt
+// if they are not, or if g is not such rows.
 template <class Rule>
-bool IsDense(const KernelCall& call, const Nest& nest, int V) {
-  bool dense = nest.rank <= 1 && nest.Count() % V == 0;
-  for (int o = 0; o < nest.operands; o++) dense &= nest.inner_stride(o) == 1;
-  for (const TensorView& out : call.out) dense &= Aligned16(out.data);
-  for (size_t i = 0; i < Rule::kKept + 2; i++) dense &= Aligned16(call.in[i].data);
-  return dense;
+std::optional<PackRows> DenseRowsOf(const KernelCall& call, int V) {
+  constexpr size_t kResults = Rule::kKept + 1;
+  bool dense = call.out[0].NumElements() % V == 0;
+  auto check = [&](const TensorView& x) {
+    const TensorView* views[] = {&x};
+    Nest nest = Nest::Over(views);
+    dense &= nest.rank <= 1 && nest.inner_stride(0) == 1 && Aligned16(x.data);
+  };
+  for (const TensorView& out : call.out) check(out);
+  for (const TensorView& in : call.in.first(kResults)) check(in);
+  return dense ? PackRowsOf(call.in[kResults], V) : std::nullopt;
 }
 
 template <class Rule, class T, class M, class G>
@@ -176,16 +185,15 @@ void UpdateAs(const KernelCall& call) {
   constexpr int N = Rule::kKept, V = std::min({kPack<T>, kPack<M>, kPack<G>});
   auto x = UpdateTensors<N>::Of(call);
   auto settings = UpdateSettings<Rule>::Of(call);
-  Nest nest = NestOf<Rule>(call);
   cudaStream_t stream = DeviceOf(call).stream();
-  if (IsDense<Rule>(call, nest, V)) {
-    int64_t packs = nest.Count() / V, most = int64_t(DeviceOf(call).multiprocessors()) * 16;
+  if (std::optional<PackRows> g = DenseRowsOf<Rule>(call, V)) {
+    int64_t packs = call.out[0].NumElements() / V, most = int64_t(DeviceOf(call).multiprocessors()) * 16;
     auto blocks = unsigned(std::min(CeilDiv(packs, kUpdateThreads), most));
-    DenseUpdate<Rule, T, M, G, V><<<blocks, kUpdateThreads, 0, stream>>>(x, settings, packs);
+    DenseUpdate<Rule, T, M, G, V><<<blocks, kUpdateThreads, 0, stream>>>(x, settings, packs, *g);
     WEFT_CUDA_LAUNCHED(Rule::kName);
     return;
   }
-  Nest to(N + 2), from(N + 1);
+  Nest nest = NestOf<Rule>(call), to(N + 2), from(N + 1);
   for (int d = 0; d < nest.rank; d++) {
     Offsets out{}, in{};
     for (size_t i = 0; i < N + 2; i++) out[i] = nest.strides[size_t(d)][i];
@@ -254,10 +262,11 @@ struct UpdateTable {
   struct Entry {
     UpdateTensors<Rule::kKept> x;
     int64_t packs;
+    PackRows g;
     float weight_decay;
     uint32_t first;  // first block
   };
-  static constexpr int kMost = 384;  // kernel arguments take at most 32 KiB
+  static constexpr int kMost = 304;  // kernel arguments take at most 32 KiB
   UpdateSettings<Rule> settings;
   int count = 0;
   uint32_t blocks = 0;
@@ -276,7 +285,7 @@ __global__ void __launch_bounds__(kUpdateThreads) ManyUpdate(const __grid_consta
 #pragma unroll
   for (int64_t i = begin; i < begin + kPacksOfBlock; i += kUpdateThreads) {
     if (i >= entry.packs) return;
-    UpdatePack<Rule, float, float, G, W, V>(entry.x, k, i);
+    UpdatePack<Rule, float, float, G, W, V>(entry.x, k, i, entry.g.At(i));
   }
 }
 
@@ -289,13 +298,14 @@ class UpdateBatch {
 
   // Returns whether the batch takes the call, and then adds it.
   bool Add(const KernelCall& call) {
-    if (!Fits(call)) return false;
+    std::optional<PackRows> g = DenseRowsOf<Rule>(call, kPack<float>);
+    if (!g || !Fits(call)) return false;
     if (!table_) {
       table_ = std::make_unique<Table>();
       table_->settings = UpdateSettings<Rule>::Of(call);
     }
     int64_t packs = call.out[0].NumElements() / kPack<float>;
-    table_->entries[table_->count++] = {UpdateTensors<Rule::kKept>::Of(call), packs,
+    table_->entries[table_->count++] = {UpdateTensors<Rule::kKept>::Of(call), packs, *g,
                                         float(call.attrs->Float("weight_decay")), table_->blocks};
     table_->blocks += uint32_t(CeilDiv(packs, kPacksOfBlock));
     if (table_->count == Table::kMost) Launch();
@@ -325,9 +335,8 @@ class UpdateBatch {
       of_type &= call.out.size() == kResults;
     else
       of_type &= call.out.size() > kResults && call.out.back().dtype == TypeOf<W>();
-    if (!of_type || (table_ && !table_->settings.Serves(UpdateSettings<Rule>::Of(call)))) return false;
-    Nest nest = NestOf<Rule>(call);
-    return nest.Count() > 0 && IsDense<Rule>(call, nest, kPack<float>);
+    return of_type && call.out[0].NumElements() > 0 &&
+           (!table_ || table_->settings.Serves(UpdateSettings<Rule>::Of(call)));
   }
 
   const KernelCall& context_;

@@ -62,7 +62,7 @@ constexpr PlannedRow kRows[] = {
     {.op = Op::kReduceProd, .workspace = ReduceWorkspace, .any_strides = true},
     {.op = Op::kArgMax, .any_strides = true},
     {.op = Op::kCumSum, .any_strides = true},
-    {.op = Op::kSumOfSquares, .workspace = SumOfSquaresWorkspace, .many = true, .any_strides = true},
+    {.op = Op::kSumOfSquares, .workspace = SumOfSquaresWorkspace, .many = true, .any_strides = true, .slices = true},
     {.op = Op::kEinsum, .workspace = EinsumWorkspace, .many = true, .slices = true},
     {.op = Op::kLinear, .workspace = LinearWorkspace, .many = true, .slices = true},
     {.op = Op::kEmbedding},
@@ -89,9 +89,9 @@ constexpr PlannedRow kRows[] = {
     {.op = Op::kRope, .workspace = RopeWorkspace, .many = true, .slices = true, .in_place = true},
     {.op = Op::kSdpa, .workspace = SdpaBytes, .slices = true, .explain = SdpaAnswer},
     {.op = Op::kSdpaGrad, .workspace = SdpaBytes, .slices = true, .explain = SdpaAnswer},
-    {.op = Op::kAdamW, .many = true, .any_strides = true, .in_place = true},
-    {.op = Op::kSgd, .many = true, .any_strides = true, .in_place = true},
-    {.op = Op::kLion, .many = true, .any_strides = true, .in_place = true},
+    {.op = Op::kAdamW, .many = true, .any_strides = true, .slices = true, .in_place = true},
+    {.op = Op::kSgd, .many = true, .any_strides = true, .slices = true, .in_place = true},
+    {.op = Op::kLion, .many = true, .any_strides = true, .slices = true, .in_place = true},
 };
 // clang-format on
 

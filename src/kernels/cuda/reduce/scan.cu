@@ -7,6 +7,7 @@
 #include "weft/kernels/cuda/loops/copy.h"
 #include "weft/kernels/cuda/loops/index.cuh"
 #include "weft/kernels/cuda/loops/many.cuh"
+#include "weft/kernels/cuda/loops/row_walk.cuh"
 #include "weft/kernels/cuda/plan/reduce_plan.h"
 #include "weft/kernels/cuda/reduce/reduce.cuh"
 
@@ -171,13 +172,14 @@ __global__ void __launch_bounds__(kThreads)
   result.Join(total, blockIdx.x);
 }
 
-// Dense tensors of one type, for one launch.
+// Tensors of one type that are dense but for gaps between rows, for one launch.
 template <class T, int most>
 struct Squares {
   struct Tensor {
     const Pack16<T>* x;
     SquaresResult<Compute<T>> result;
     int64_t packs;
+    PackRows rows;
     uint32_t first;  // first block
   };
   int count = 0;
@@ -195,7 +197,7 @@ __global__ void __launch_bounds__(kThreads) SquaresOfDense(const __grid_constant
     Pack16<T> held[kAtOnce] = {};  // [kAtOnce, kPack]
 #pragma unroll
     for (int n = 0; n < kAtOnce; n++)
-      if (i + n * stride < tensor.packs) held[n] = tensor.x[i + n * stride];
+      if (i + n * stride < tensor.packs) held[n] = tensor.x[tensor.rows.At(i + n * stride)];
 #pragma unroll
     for (int j = 0; j < kAtOnce * kPack<T>; j++) {
       double value = double(Widen(held[j / kPack<T>].v[j % kPack<T>]));
@@ -205,17 +207,14 @@ __global__ void __launch_bounds__(kThreads) SquaresOfDense(const __grid_constant
   tensor.result.Join(total, piece);
 }
 
-// Adds a dense tensor of whole vectors to the table. Returns false if the tensor is not one, so that it needs its own
-// launch.
+// Adds a tensor of whole vectors to the table. Returns false if the tensor is not one, so that it needs its own launch.
 template <class T, int most>
 bool Enter(Squares<T, most>& all, const KernelCall& call) {
-  const TensorView* views[] = {&call.in[0]};
-  Nest nest = Nest::Over(views);
-  int64_t count = nest.Count();
-  bool dense = count > 0 && count % kPack<T> == 0 && nest.rank <= 1 && nest.inner_stride(0) == 1;
-  if (!dense || !Aligned16(call.in[0].data)) return false;
+  int64_t count = call.in[0].NumElements();
+  std::optional<PackRows> rows = count > 0 ? PackRowsOf(call.in[0], kPack<T>) : std::nullopt;
+  if (!rows) return false;
   auto result = ResultOf<Compute<T>>(call, all.count);
-  all.tensors[all.count++] = {call.in[0].as<const Pack16<T>>(), result, count / kPack<T>, all.blocks};
+  all.tensors[all.count++] = {call.in[0].as<const Pack16<T>>(), result, count / kPack<T>, *rows, all.blocks};
   all.blocks += result.pieces;
   return true;
 }
@@ -243,8 +242,8 @@ void SumOfSquares(const KernelCall& call) {
 
 template <class T>
 void ManySquaresAs(std::span<const KernelCall> calls) {
-  constexpr int kMost = 512;
-  static_assert(kMost <= CudaDevice::kTickets);
+  constexpr int kMost = 384;
+  static_assert(kMost <= CudaDevice::kTickets && sizeof(Squares<T, kMost>) <= 32764);
   auto all = std::make_unique<Squares<T, kMost>>();
   cudaStream_t stream = DeviceOf(calls[0]).stream();
   auto flush = [&] {
