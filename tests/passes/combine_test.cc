@@ -1,5 +1,5 @@
 // Combine: products that share an operand give as one product what they give one by one.
-#include "weft/core/passes/combine.h"
+#include "weft/core/passes/combine/combine.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,13 @@
 #include "support/training.h"
 #include "weft/core/compile/plan.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/ops/structural.h"
+#include "weft/core/passes/fuse.h"
+#include "weft/core/passes/parts.h"
+#include "weft/core/passes/simplify.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/mesh.h"
+#include "weft/kernels/cuda/plan/planned_rows.h"
 #include "weft/parallel/step/training_step.h"
 
 namespace weft {
@@ -107,19 +112,48 @@ struct Combined {
 };
 
 // Per block, five of the seven products of the forward pass become two, and so do five of the seven that give the
-// gradients of activations.
+// gradients of activations, and five of those that give the gradients of weights.
 TEST(Combine, JoinsQueriesKeysAndValuesAndTheMlp) {
   for (const Layout& layout :
        {Layout{}, {.tp = 2, .sequence_parallel = true}, {.dp = 2, .fsdp = Fsdp::kFull}, {.copies = true}}) {
     Combined c(JobOf("llama", DType::kBF16, DType::kF32), layout);
     SCOPED_TRACE(Describe(layout));
-    EXPECT_EQ(Count(c.before.graph, Op::kEinsum) - Count(c.after.graph, Op::kEinsum), 6 * kLayers);
+    EXPECT_EQ(Count(c.before.graph, Op::kEinsum) - Count(c.after.graph, Op::kEinsum), 9 * kLayers);
     EXPECT_EQ(c.Steps(Op::kSlice), 0) << "slices are views";
     EXPECT_EQ(c.Steps(Op::kConcat), layout.copies ? 2 * kLayers : 0)
         << "gradients, and weights that are cast, are written in place";
     int64_t gathers = Count(c.before.graph, Op::kAllGather) - Count(c.after.graph, Op::kAllGather);
     EXPECT_EQ(gathers, layout.fsdp == Fsdp::kFull ? 6 * kLayers : 0) << "weights are joined as shards";
+    int64_t sums = Count(c.before.graph, Op::kReduceScatter) - Count(c.after.graph, Op::kReduceScatter);
+    EXPECT_EQ(sums, layout.fsdp == Fsdp::kFull ? 3 * kLayers : 0) << "their gradients are joined before ranks add them";
   }
+}
+
+// On a GPU, whose kernels fuse, no part of a value is copied but weights that are not cast.
+TEST(Combine, CopiesNoPartsOnAGpu) {
+  KernelTable table;
+  cuda::AddPlannedRows(table);
+  for (const char* family : {"llama", "gemma2"})
+    for (const Layout& layout : Layouts()) {
+      Job job = JobOf(family, DType::kBF16, DType::kF32);
+      LocalProgram program =
+          Simplify(Fuse(Combine(TrainingStep(job.model, OptionsOf(job, layout)).step(), table), table));
+      Parts parts = FindParts(program.graph, table);
+      int64_t slices = 0, copied = 0, joins = 0;
+      for (const auto& node : program.graph.nodes) {
+        if (!IsPacked(node->attrs)) continue;
+        slices += node->op == Op::kSlice;
+        joins += node->op == Op::kConcat;
+        copied += node->op == Op::kConcat && node->inputs[0].node().op == Op::kLeaf;
+      }
+      SCOPED_TRACE(fmt::format("{} {}", family, Describe(layout)));
+      EXPECT_GT(slices, 0);
+      EXPECT_EQ(int64_t(parts.slices.size()), slices);
+      EXPECT_EQ(int64_t(parts.joins.size()), joins - copied);
+      EXPECT_EQ(copied, layout.fsdp == Fsdp::kGradients ? 2 * kLayers : 0) << "weights in f32 are cast";
+      EXPECT_EQ(int64_t(parts.over.size()), 2 * kLayers * (layout.overlap == OverlapMode::kHalves ? 2 : 1))
+          << "queries and keys are rotated in place";
+    }
 }
 
 // Projections with biases have other readers than those that take slices. A program without gradients would copy
@@ -143,7 +177,7 @@ TEST(Combine, LeavesUnevenShardsAsTheyAre) {
   LocalProgram program = TrainingStep(job.model, OptionsOf(job, {.tp = 4})).step();
   testing_::OnMesh({}, [&](Context& context, DeviceMesh&) {
     LocalProgram combined = Combine(program, context.kernels(DeviceKind::kCpu));
-    EXPECT_EQ(Count(program.graph, Op::kEinsum) - Count(combined.graph, Op::kEinsum), 2 * kLayers) << "only the MLP's";
+    EXPECT_EQ(Count(program.graph, Op::kEinsum) - Count(combined.graph, Op::kEinsum), 3 * kLayers) << "only the MLP's";
   });
 }
 

@@ -13,7 +13,7 @@
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/passes/accumulate.h"
 #include "weft/core/passes/chunk/chunk.h"
-#include "weft/core/passes/combine.h"
+#include "weft/core/passes/combine/combine.h"
 #include "weft/core/passes/fuse.h"
 #include "weft/core/passes/interleave.h"
 #include "weft/core/passes/schedule.h"

@@ -25,7 +25,7 @@ class ThreadPool;
 struct Numerics {
   bool deterministic = true;  // the same bits on every run: sums have a fixed order
   bool tf32 = false;          // matrix products of f32 may round their operands to TF32
-  bool combine = false;       // products that share an operand run as one (core/passes/combine.h)
+  bool combine = false;       // products that share an operand run as one (core/passes/combine/combine.h)
   std::string attention;      // the preferred attention backend; "": in the order of the device's kernels
 };
 

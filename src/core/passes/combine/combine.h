@@ -2,6 +2,7 @@
 //
 //   einsum(x, q), einsum(x, k), einsum(x, v)                 become slices of einsum(x, concat(q, k, v))
 //   einsum(dq, q) + einsum(dk, k) + einsum(dv, v)            becomes einsum(concat(dq, dk, dv), concat(q, k, v))
+//   einsum(dq, x), einsum(dk, x), einsum(dv, x)              become slices of einsum(concat(dq, dk, dv), x)
 //
 // So x is read once instead of once per product, and its gradient is written once and rounded once. The slices and the
 // gradients dq, dk and dv need no copies, because kernels read and write parts of the combined values in place

@@ -1,0 +1,150 @@
+#include "weft/core/passes/combine/combine.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "weft/core/ir/verify.h"
+#include "weft/core/passes/combine/shared_products.h"
+
+namespace weft {
+namespace {
+
+using Key = std::pair<const Node*, int>;  // an output of a node
+Key KeyOf(const Var& v) { return {&v.node(), v.index()}; }
+
+class Combiner {
+ public:
+  Combiner(const LocalProgram& program, const KernelTable& kernels) : program_(program), products_(program, kernels) {}
+
+  LocalProgram Run() {
+    std::vector<SharedProducts::Family> families = products_.Find();
+    for (const SharedProducts::Family& family : families) {
+      for (const Products& products : family.shared) ReplaceShared(products);
+      for (const ProductSum& sum : family.sums) {
+        ReplaceSum(sum);
+        ReplaceGradients(sum.products);
+      }
+    }
+    return families.empty() ? program_ : Rebuilt();
+  }
+
+ private:
+  // Returns a node on behalf of `origin`.
+  static std::shared_ptr<Node> Made(const Node& origin, Op op, Attrs attrs, std::vector<Var> inputs, ValueInfo info) {
+    auto node = std::make_shared<Node>();
+    node->op = op, node->attrs = std::move(attrs), node->inputs.assign(inputs.begin(), inputs.end());
+    node->outputs.push_back(std::move(info));
+    node->id = origin.id, node->phase = origin.phase;
+    node->scope = origin.scope, node->loc = origin.loc;
+    return node;
+  }
+
+  // Returns the parts as one value. Parts that are gathered alike are joined before.
+  Var Joined(const std::vector<Var>& parts, int dim) {
+    std::vector<Key> keys;
+    for (const Var& part : parts) keys.push_back(KeyOf(part));
+    auto it = joined_.find(keys);
+    if (it != joined_.end()) return it->second;
+    const Node& first = parts[0].node();
+    bool gathered = std::ranges::all_of(
+        parts, [&](const Var& part) { return part.node().op == Op::kAllGather && part.node().attrs == first.attrs; });
+    std::shared_ptr<Node> made;
+    if (gathered && first.attrs.Int("dim") != dim) {
+      std::vector<Var> shards;
+      for (const Var& part : parts) shards.push_back(part.node().inputs[0]);
+      made = Made(first, Op::kAllGather, first.attrs, {Joined(shards, dim)}, JoinedInfo(parts, dim));
+    } else {
+      made = Made(first, Op::kConcat, {{"dim", dim}, {"packed", 0}}, parts, JoinedInfo(parts, dim));
+    }
+    return joined_[keys] = Var(made, 0);
+  }
+
+  // Makes slices of `whole` take the place of the values that are joined in it.
+  void Cut(const Var& whole, const std::vector<Var>& parts, int dim) {
+    int64_t start = 0, local = 0;
+    for (const Var& part : parts) {
+      const ValueInfo& info = part.node().outputs[size_t(part.index())];
+      int64_t length = info.global[size_t(dim)];
+      Attrs attrs{{"dim", dim}, {"start", start}, {"length", length}, {"packed", local}};
+      instead_[KeyOf(part)] = Var(Made(part.node(), Op::kSlice, std::move(attrs), {whole}, info), 0);
+      start += length, local += info.shape[size_t(dim)];
+    }
+  }
+
+  void ReplaceShared(const Products& products) {
+    const Node& first = *products.nodes[0];
+    std::vector<Var> results = ResultsOf(products);
+    Var weight = Joined(OperandsOf(products, 1), products.weight_dim);
+    Cut(Var(Made(first, Op::kEinsum, first.attrs, {first.inputs[0], weight}, JoinedInfo(results, products.dim)), 0),
+        results, products.dim);
+  }
+
+  // Joins the gradients of weights too, before ranks add them.
+  void ReplaceGradients(const Products& products) {
+    auto [gradients, read] = products_.GradientsOf(products);
+    if (gradients.nodes.empty()) return;
+    const Node& first = *gradients.nodes[0];
+    std::vector<Var> results = ResultsOf(gradients);
+    Var dy = Joined(OperandsOf(products, 0), products.dim);
+    Var all(Made(first, Op::kEinsum, first.attrs, {dy, first.inputs[1]}, JoinedInfo(results, gradients.dim)), 0);
+    if (const Node& collective = read[0].node(); &collective != &first)
+      all = Var(Made(collective, collective.op, collective.attrs, {all}, JoinedInfo(read, gradients.dim)), 0);
+    Cut(all, read, gradients.dim);
+  }
+
+  void ReplaceSum(const ProductSum& sum) {
+    const Node &first = *sum.products.nodes[0], &root = *sum.root;
+    Var dy = Joined(OperandsOf(sum.products, 0), sum.products.dim);
+    Var weight = Joined(OperandsOf(sum.products, 1), sum.products.weight_dim);
+    Var total(Made(root, Op::kEinsum, first.attrs, {dy, weight}, root.outputs[0]), 0);
+    for (const Var& term : sum.rest) total = Var(Made(root, Op::kAdd, {}, {total, term}, root.outputs[0]), 0);
+    instead_[{&root, 0}] = total;
+  }
+
+  // Returns the program with the new nodes, each after what it reads.
+  LocalProgram Rebuilt() {
+    for (const auto& node : program_.graph.nodes) Place(node);
+    Graph combined = std::move(result_);
+    for (auto [from, to] :
+         {std::pair{&program_.graph.outputs, &combined.outputs}, {&program_.graph.writes, &combined.writes}})
+      for (const NamedValue& named : *from) to->push_back({named.name, Now(named.value)});
+    return {RemoveDead(combined), program_.mesh, program_.inlined};
+  }
+  Var Now(const Var& old) {
+    auto it = instead_.find(KeyOf(old));
+    const Var& v = it == instead_.end() ? old : it->second;
+    return Var(Place(v.node_ptr()), v.index());
+  }
+  std::shared_ptr<Node> Place(const std::shared_ptr<Node>& node) {
+    auto [it, is_new] = placed_.emplace(node.get(), node);
+    if (!is_new) return it->second;
+    absl::InlinedVector<Var, 3> inputs;
+    for (const Var& in : node->inputs) inputs.push_back(Now(in));
+    std::shared_ptr<Node> now = node;
+    if (inputs != node->inputs) {
+      now = std::make_shared<Node>(*node);
+      now->inputs = std::move(inputs);
+    }
+    result_.nodes.push_back(now);
+    return placed_[node.get()] = now;
+  }
+
+  const LocalProgram& program_;
+  SharedProducts products_;
+  std::map<std::vector<Key>, Var> joined_;
+  absl::flat_hash_map<Key, Var> instead_;
+  absl::flat_hash_map<const Node*, std::shared_ptr<Node>> placed_;
+  Graph result_;
+};
+
+}  // namespace
+
+LocalProgram Combine(const LocalProgram& program, const KernelTable& kernels) {
+  LocalProgram combined = Combiner(program, kernels).Run();
+  if (VerifiesPasses()) VerifyLocal(combined.graph, combined.mesh);
+  return combined;
+}
+
+}  // namespace weft
