@@ -1,4 +1,4 @@
-"""kernel_times.py FILE MARKER [STEPS]: the kernels of a training step, from a file of ladder/cupti_kernels.cc. A step
+"""kernel_times.py FILE MARKER [STEPS]: the kernels of a training step, from a file of ladder/cupti/cupti_kernels.cc. A step
 ends with the kernels whose names match MARKER, those of the optimizer for example; the medians of the last STEPS (10)
 steps count. Prints one line per kind of kernel: ms of a step, launches of a step, microseconds each, its name; then the
 time in which no kernel ran, and the whole step as it was recorded."""

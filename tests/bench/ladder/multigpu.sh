@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The probes of several GPUs of one host, on all of them: captured, buckets, progress, startup, scatter and
+# The probes of several GPUs of one host, on all of them: captured, bare, buckets, progress, startup, scatter and
 # tensor_parallel. One JSON line per measurement on stdout. With OUT set, OUT/multigpu.jsonl has the lines,
 # OUT/multigpu.log what the programs printed, and OUT/clocks.csv the clocks, watts and degrees of every GPU. Ends within
 # LIMIT seconds, 560 by default: each program has a limit of its own, so one that hangs costs little, and what no longer
 # fits is left out. Fails if a program fails or is left out, if a value is wrong, or if NCCL uses NVLink multicast.
 #
 #   tests/bench/ladder/multigpu.sh [BIN [SECTION...]]    BIN: a folder made by build.sh; by default the probes are built
-#   SECTION: first captured buckets progress startup pulls windows scatter; all without one, in that order
+#   SECTION: first captured bare buckets progress startup pulls windows scatter; all without one, in that order
 #            tensor_parallel, only if it is named, as it does not fit in the default LIMIT with the others
 #   RANKS: how many GPUs; all by default
 set -uo pipefail
@@ -23,9 +23,9 @@ bin=${1:-}
 [ $# -eq 0 ] || shift
 if [ -z "$bin" ]; then
   bin=$scratch/bin
-  "$here/build.sh" "$bin" buckets captured progress startup scatter tensor_parallel >> "$log" 2>&1 || { tail -5 "$log" >&2; exit 1; }
+  "$here/build.sh" "$bin" buckets captured bare progress startup scatter tensor_parallel >> "$log" 2>&1 || { tail -5 "$log" >&2; exit 1; }
 fi
-sections="first captured buckets progress startup pulls windows scatter"
+sections="first captured bare buckets progress startup pulls windows scatter"
 # shellcheck disable=SC2086
 [ $# -gt 0 ] || set -- $sections
 for section; do
@@ -94,6 +94,7 @@ for section; do
         probe 40 "${one_host[@]}" "NCCL_GRAPH_MIXING_SUPPORT=$mixing" "NCCL_GRAPH_REGISTER=$register" \
           "NCCL_LAUNCH_ORDER_IMPLICIT=$order" captured
       done ;;
+    bare) probe 60 "${one_host[@]}" NCCL_GRAPH_MIXING_SUPPORT=0 bare ;;
     buckets) probe 220 "${one_host[@]}" buckets nccl ;;
     progress) probe 70 "${one_host[@]}" progress ;;
     startup)

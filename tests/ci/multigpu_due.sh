@@ -2,7 +2,7 @@
 # Lists the commits that changed CUDA kernels or groups of NCCL since the latest row of tests/multigpu.sh in results.md. These
 # tests need several GPUs, so no other check runs them.
 #
-#   tests/bench/multigpu_due.sh     exit code 2 if results.md has no such row, or the history here does not reach back to it
+#   tests/ci/multigpu_due.sh     exit code 2 if results.md has no such row, or the history here does not reach back to it
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
