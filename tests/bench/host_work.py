@@ -1,4 +1,4 @@
-"""host_work.py NAME FEWER MORE STEPS: from two files of counted calls (ladder/cupti_counter.cc), of runs that differ by
+"""host_work.py NAME FEWER MORE STEPS: from two files of counted calls (ladder/cupti/cupti_counter.cc), of runs that differ by
 STEPS steps, what a step costs. Prints one JSON line; fails where that is more than one graph launch."""
 
 import json
