@@ -14,6 +14,7 @@
 #include "weft/core/ops/structural.h"
 #include "weft/core/passes/fuse.h"
 #include "weft/core/passes/parts.h"
+#include "weft/core/passes/schedule.h"
 #include "weft/core/passes/simplify.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/mesh.h"
@@ -154,6 +155,51 @@ TEST(Combine, CopiesNoPartsOnAGpu) {
       EXPECT_EQ(int64_t(parts.over.size()), 2 * kLayers * (layout.overlap == OverlapMode::kHalves ? 2 : 1))
           << "queries and keys are rotated in place";
     }
+}
+
+// The memory of a step grows by the weights that are copied, and by no more: gradients of weights are computed, sent
+// and added in the block that they are of.
+TEST(Combine, TakesNoMoreMemoryThanCopiedWeights) {
+  for (Layout layout : Layouts()) {
+    if (layout.overlap == OverlapMode::kChunks || layout.overlap == OverlapMode::kHalves) continue;  // other passes
+    Job job = JobOf("llama", DType::kBF16, DType::kF32);
+    job.model = FindFamily("llama")->configure(
+        {.layers = 8, .heads = 4, .kv_heads = 2, .dim = 64, .ffn = 96, .vocab = 37, .context = 64});
+    size_t arena[2] = {}, copied = 0;
+    for (bool combine : {false, true}) {
+      layout.combine = combine;
+      OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+        TrainingStep step(job.model, OptionsOf(job, layout));
+        Runtime runtime{.context = &context, .mesh = &mesh, .mesh_shape = mesh.shape(), .coords = mesh.coords()};
+        StepPlans plans = step.Compile(runtime);
+        if (context.rank() != 0) return;
+        for (const Plan* plan : {&plans.step, plans.accumulate ? &*plans.accumulate : &plans.step})
+          arena[combine] = std::max(arena[combine], plan->arena_bytes);
+        for (const Step& s : plans.step.steps)
+          if (s.node->op == Op::kConcat && IsPacked(s.node->attrs)) copied += BytesOf(s.node->outputs[0]);
+      });
+    }
+    EXPECT_LE(arena[1], arena[0] + arena[0] / 25 + copied) << Describe(layout) << " " << copied;
+  }
+}
+
+// Gathers of a block's weights are issued before the first product of the block before it, as they are one by one.
+TEST(Combine, LetsGathersRunAhead) {
+  Job job = JobOf("llama", DType::kBF16, DType::kF32);
+  LocalProgram program =
+      TrainingStep(job.model, OptionsOf(job, {.dp = 2, .fsdp = Fsdp::kFull, .regather = false})).step();
+  testing_::OnMesh({.dp = 2}, [&](Context& context, DeviceMesh&) {
+    LocalProgram ahead = Schedule(Combine(program, context.kernels(DeviceKind::kCpu)));
+    int products = 0, gathers = 0;
+    for (const auto& node : ahead.graph.nodes) {
+      bool first_block = node->scope && node->scope->starts_with("blocks.0");
+      products += node->op == Op::kEinsum && node->phase == Phase::kForward && first_block;
+      if (node->op != Op::kAllGather || !node->scope || !node->scope->starts_with("blocks.1")) continue;
+      EXPECT_EQ(products, 0) << "a gather of " << *node->scope;
+      gathers++;
+    }
+    EXPECT_EQ(gathers, 6) << "two norms, and four of products";
+  });
 }
 
 // Projections with biases have other readers than those that take slices. A program without gradients would copy

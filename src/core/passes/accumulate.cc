@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/ops/structural.h"
 
 namespace weft {
 namespace {
@@ -39,7 +40,8 @@ class Mover {
                      return leaf.op == Op::kLeaf && !leaf.attrs.IntOr("parameter", 0) &&
                             written_.contains(leaf.attrs.Text("name"));
                    });
-    if (!updates) return {index, -1};
+    bool cuts = node.op == Op::kSlice && IsPacked(node.attrs);  // a view, that an update may read
+    if (!updates && !cuts) return {index, -1};
     int last = -1;
     for (const Var& x : node.inputs) last = std::max(last, places_.at(&x.node()).first);
     while (IsCollectiveAt(last) && IsCollectiveAt(last + 1)) last++;

@@ -20,26 +20,35 @@ class PartFinder {
         Uses& uses = uses_[KeyOf(in)];
         uses.all++;
         uses.whole += !TakesSlices(*node);
-        if (node->op == Op::kSlice && IsPacked(node->attrs)) uses.starts.push_back(node->attrs.Int("packed"));
+        if (node->op == Op::kSlice && IsPacked(node->attrs)) uses.slices.push_back(RangeOf(*node));
       }
     for (auto* list : {&graph.outputs, &graph.writes})
-      for (const NamedValue& named : *list) uses_[KeyOf(named.value)].all++, uses_[KeyOf(named.value)].whole++;
+      for (const NamedValue& named : *list) uses_[KeyOf(named.value)].names++;
   }
 
   Parts Run() {
     for (const auto& node : graph_.nodes) {
       if (!IsPacked(node->attrs))
         FindOver(*node);
-      else if (node->op == Op::kSlice ? UsesOf(Var(node, 0)).whole == 0 : CanJoin(*node))
+      else if (node->op == Op::kSlice ? CanCut(node) : CanJoin(node))
         (node->op == Op::kSlice ? parts_.slices : parts_.joins).insert(node.get());
     }
     return std::move(parts_);
   }
 
  private:
+  // The elements of a dim that a packed slice has of a rank's part.
+  struct Range {
+    int64_t dim, begin, end;
+    bool Meets(const Range& o) const { return dim != o.dim || (begin < o.end && o.begin < end); }
+  };
+  static Range RangeOf(const Node& slice) {
+    int64_t dim = slice.attrs.Int("dim"), begin = slice.attrs.Int("packed");
+    return {dim, begin, begin + slice.outputs[0].shape[size_t(dim)]};
+  }
   struct Uses {
-    int all = 0, whole = 0;                  // readers, and those that take no slices; a name counts as both
-    absl::InlinedVector<int64_t, 3> starts;  // where the packed slices begin that read it
+    int all = 0, whole = 0, names = 0;     // readers, those that take no slices, and outputs and writes
+    absl::InlinedVector<Range, 3> slices;  // of the packed slices that read it
   };
   const Uses& UsesOf(const Var& v) const {
     static const Uses none;
@@ -49,10 +58,18 @@ class PartFinder {
   bool TakesSlices(const Node& node) const {
     return !IsAlias(node) && kernels_.Has(node.op) && kernels_.Row(node.op).slices;
   }
+  // Whether the slice is of memory that the plan gives a value. An entry of the State has an address of its own, and an
+  // alias has other readers.
+  bool CanCut(const std::shared_ptr<Node>& slice) const {
+    const Node& whole = slice->inputs[0].node();
+    const Uses& uses = UsesOf(Var(slice, 0));
+    return uses.whole == 0 && uses.names == 0 && whole.op != Op::kLeaf && whole.op != Op::kBroadcast && !IsAlias(whole);
+  }
   // Besides the concat all readers of its operands take slices.
-  bool CanJoin(const Node& concat) const {
-    return std::ranges::all_of(concat.inputs,
-                               [&](const Var& part) { return TakesSlices(part.node()) && UsesOf(part).whole == 1; });
+  bool CanJoin(const std::shared_ptr<Node>& concat) const {
+    return UsesOf(Var(concat, 0)).names == 0 && std::ranges::all_of(concat->inputs, [&](const Var& part) {
+             return TakesSlices(part.node()) && UsesOf(part).whole == 1 && UsesOf(part).names == 0;
+           });
   }
 
   // Finds the results that a kernel may write over slices, because it works in place and nothing else reads these.
@@ -63,15 +80,16 @@ class PartFinder {
       const Var& in = node.inputs[k];
       auto made = uses_.find({&node, int(k)});
       bool fits = in.shape() == node.outputs[k].shape && in.dtype() == node.outputs[k].dtype &&
-                  (made == uses_.end() || made->second.whole == 0);
+                  (made == uses_.end() || (made->second.whole == 0 && made->second.names == 0));
       if (fits && parts_.slices.contains(&in.node()) && IsReadOnce(in)) parts_.over.insert({{&node, int(k)}, in});
     }
   }
   // Whether one kernel reads the elements of a slice: all readers of its operand are slices of different elements.
   bool IsReadOnce(const Var& slice) const {
     const Uses& whole = UsesOf(slice.node().inputs[0]);
-    return UsesOf(slice).all == 1 && whole.all == int(whole.starts.size()) &&
-           std::ranges::count(whole.starts, slice.node().attrs.Int("packed")) == 1;
+    Range range = RangeOf(slice.node());
+    return UsesOf(slice).all == 1 && whole.names == 0 && whole.all == int(whole.slices.size()) &&
+           std::ranges::count_if(whole.slices, [&](const Range& other) { return other.Meets(range); }) == 1;
   }
 
   const Graph& graph_;

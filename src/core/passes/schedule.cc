@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/ops/structural.h"
 #include "weft/core/passes/block.h"
 
 namespace weft {
@@ -79,7 +80,24 @@ class Scheduler {
     return found;
   }
 
-  // Returns the move of a node, if it is a gather of a leaf or any reduction.
+  // Appends the nodes that lead from leaves to node i, and i. Returns whether there are only leaves at their ends, and
+  // on the way only nodes of one operand, or concats of shards that are gathered together.
+  bool ChainTo(int i, std::vector<int>& chain) const {
+    if (IsLeaf(i)) return true;
+    if (IsCollective(At(i).op) || !(OperandOf(i) || IsPacked(At(i).attrs))) return false;
+    for (const Var& in : At(i).inputs)
+      if (!ChainTo(index_.at(&in.node()), chain)) return false;
+    if (std::ranges::find(chain, i) == chain.end()) chain.push_back(i);
+    return true;
+  }
+  std::optional<Move> GatherOf(int i) const {
+    Move move{.node = i, .chain = {}, .ready = -1, .first_reader = *readers_[size_t(i)].begin()};
+    for (const Var& in : At(i).inputs)
+      if (!ChainTo(index_.at(&in.node()), move.chain)) return std::nullopt;
+    return move;
+  }
+
+  // Returns the move of a node, if it is a gather of leaves or any reduction.
   std::optional<Move> MoveOf(int i) const {
     const Node& node = At(i);
     if (!IsCollective(node.op)) return std::nullopt;
@@ -87,10 +105,11 @@ class Scheduler {
     if (reduces && moved_ == Moved::kNotInterleaved && node.phase != Phase::kOptimizer) return std::nullopt;
     std::optional<int> source = OperandOf(i);
     if ((!reduces && node.op != Op::kAllGather) || !source || readers_[size_t(i)].empty()) return std::nullopt;
+    if (!reduces) return GatherOf(i);
     Move move{.node = i, .chain = {}, .ready = -1, .first_reader = *readers_[size_t(i)].begin()};
     for (int at = *source; at >= 0;) {
       std::optional<int> operand = OperandOf(at);
-      if (!operand || IsCollective(At(at).op) || (reduces && readers_[size_t(at)].size() > 1)) {
+      if (!operand || IsCollective(At(at).op) || readers_[size_t(at)].size() > 1) {
         move.ready = at;
         break;
       }
@@ -98,7 +117,6 @@ class Scheduler {
       at = *operand;
     }
     std::reverse(move.chain.begin(), move.chain.end());
-    if (!reduces && move.ready >= 0) return std::nullopt;
     return move;
   }
 

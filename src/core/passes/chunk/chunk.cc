@@ -11,6 +11,7 @@
 #include "weft/core/ir/verify.h"
 #include "weft/core/passes/chunk/chunk_choice.h"
 #include "weft/core/passes/chunk/chunk_links.h"
+#include "weft/core/passes/made_for.h"
 
 namespace weft {
 namespace {
@@ -124,8 +125,8 @@ class Chunker {
     return MergePieces(Slice(SplitPieces(v, dim, cut.piece(), origin), dim + 1, start, size, origin), dim, origin);
   }
   Var Slice(const Var& v, int dim, int64_t start, int64_t size, const Node& origin) {
-    return Emit(Made(origin, Op::kSlice, {{"dim", dim}, {"start", start}, {"length", size}}, {&v, 1},
-                     WithExtent(InfoOf(v), dim, size)));
+    return Emit(MadeFor(origin, Op::kSlice, {{"dim", dim}, {"start", start}, {"length", size}}, {&v, 1},
+                        WithExtent(InfoOf(v), dim, size)));
   }
 
   Var Joined(std::vector<Var> chunks, int dim, const Cut& cut) {
@@ -135,7 +136,7 @@ class Chunker {
     return MergePieces(Concat(chunks, dim + 1, cut.piece(), origin), dim, origin);
   }
   Var Concat(std::span<const Var> parts, int dim, int64_t extent, const Node& origin) {
-    return Emit(Made(origin, Op::kConcat, {{"dim", dim}}, parts, WithExtent(InfoOf(parts[0]), dim, extent)));
+    return Emit(MadeFor(origin, Op::kConcat, {{"dim", dim}}, parts, WithExtent(InfoOf(parts[0]), dim, extent)));
   }
 
   ValueInfo WithExtent(ValueInfo info, int dim, int64_t extent) const {
@@ -157,7 +158,7 @@ class Chunker {
     info.global.insert(info.global.begin() + dim + 1, piece);
     info.sharding = Moved(info.sharding, dim, 1);
     info.shape = ChunkShape(info.global, info.sharding, program_.mesh);
-    return Emit(Made(origin, Op::kSplit, {{"dim", dim}, {"inner", piece}}, {&v, 1}, std::move(info)));
+    return Emit(MadeFor(origin, Op::kSplit, {{"dim", dim}, {"inner", piece}}, {&v, 1}, std::move(info)));
   }
   Var MergePieces(const Var& v, int dim, const Node& origin) {
     ValueInfo info = InfoOf(v);
@@ -165,23 +166,9 @@ class Chunker {
     info.global.erase(info.global.begin() + dim + 1);
     info.sharding = Moved(info.sharding, dim, -1);
     info.shape = ChunkShape(info.global, info.sharding, program_.mesh);
-    return Emit(Made(origin, Op::kMerge, {{"dim", dim}}, {&v, 1}, std::move(info)));
+    return Emit(MadeFor(origin, Op::kMerge, {{"dim", dim}}, {&v, 1}, std::move(info)));
   }
 
-  // Returns a node on behalf of `origin`.
-  static std::shared_ptr<Node> Made(const Node& origin, Op op, Attrs attrs, std::span<const Var> inputs,
-                                    ValueInfo info) {
-    auto node = std::make_shared<Node>();
-    node->op = op;
-    node->attrs = std::move(attrs);
-    node->inputs.assign(inputs.begin(), inputs.end());
-    node->outputs = {std::move(info)};
-    node->id = origin.id;
-    node->phase = origin.phase;
-    node->scope = origin.scope;
-    node->loc = origin.loc;
-    return node;
-  }
   Var Emit(std::shared_ptr<Node> node) {
     result_.nodes.push_back(node);
     return {std::move(node), 0};

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/passes/combine/shared_products.h"
+#include "weft/core/passes/made_for.h"
 
 namespace weft {
 namespace {
@@ -16,7 +17,9 @@ Key KeyOf(const Var& v) { return {&v.node(), v.index()}; }
 
 class Combiner {
  public:
-  Combiner(const LocalProgram& program, const KernelTable& kernels) : program_(program), products_(program, kernels) {}
+  Combiner(const LocalProgram& program, const KernelTable& kernels) : program_(program), products_(program, kernels) {
+    for (size_t i = 0; i < program.graph.nodes.size(); i++) position_[program.graph.nodes[i].get()] = i;
+  }
 
   LocalProgram Run() {
     std::vector<SharedProducts::Family> families = products_.Find();
@@ -31,16 +34,6 @@ class Combiner {
   }
 
  private:
-  // Returns a node on behalf of `origin`.
-  static std::shared_ptr<Node> Made(const Node& origin, Op op, Attrs attrs, std::vector<Var> inputs, ValueInfo info) {
-    auto node = std::make_shared<Node>();
-    node->op = op, node->attrs = std::move(attrs), node->inputs.assign(inputs.begin(), inputs.end());
-    node->outputs.push_back(std::move(info));
-    node->id = origin.id, node->phase = origin.phase;
-    node->scope = origin.scope, node->loc = origin.loc;
-    return node;
-  }
-
   // Returns the parts as one value. Parts that are gathered alike are joined before.
   Var Joined(const std::vector<Var>& parts, int dim) {
     std::vector<Key> keys;
@@ -54,9 +47,9 @@ class Combiner {
     if (gathered && first.attrs.Int("dim") != dim) {
       std::vector<Var> shards;
       for (const Var& part : parts) shards.push_back(part.node().inputs[0]);
-      made = Made(first, Op::kAllGather, first.attrs, {Joined(shards, dim)}, JoinedInfo(parts, dim));
+      made = MadeFor(first, Op::kAllGather, first.attrs, {Joined(shards, dim)}, JoinedInfo(parts, dim));
     } else {
-      made = Made(first, Op::kConcat, {{"dim", dim}, {"packed", 0}}, parts, JoinedInfo(parts, dim));
+      made = MadeFor(first, Op::kConcat, {{"dim", dim}, {"packed", 0}}, parts, JoinedInfo(parts, dim));
     }
     return joined_[keys] = Var(made, 0);
   }
@@ -68,7 +61,7 @@ class Combiner {
       const ValueInfo& info = part.node().outputs[size_t(part.index())];
       int64_t length = info.global[size_t(dim)];
       Attrs attrs{{"dim", dim}, {"start", start}, {"length", length}, {"packed", local}};
-      instead_[KeyOf(part)] = Var(Made(part.node(), Op::kSlice, std::move(attrs), {whole}, info), 0);
+      instead_[KeyOf(part)] = Var(MadeFor(part.node(), Op::kSlice, std::move(attrs), {whole}, info), 0);
       start += length, local += info.shape[size_t(dim)];
     }
   }
@@ -77,8 +70,16 @@ class Combiner {
     const Node& first = *products.nodes[0];
     std::vector<Var> results = ResultsOf(products);
     Var weight = Joined(OperandsOf(products, 1), products.weight_dim);
-    Cut(Var(Made(first, Op::kEinsum, first.attrs, {first.inputs[0], weight}, JoinedInfo(results, products.dim)), 0),
+    Cut(Var(MadeFor(first, Op::kEinsum, first.attrs, {first.inputs[0], weight}, JoinedInfo(results, products.dim)), 0),
         results, products.dim);
+  }
+
+  // Lets the new value be computed where the last of the values was that it replaces, or its parts.
+  void PutAt(const std::vector<Var>& old, const Var& made) {
+    const Node* last = &old[0].node();
+    for (const Var& v : old)
+      if (position_.at(&v.node()) > position_.at(last)) last = &v.node();
+    put_at_[last].push_back(made.node_ptr());
   }
 
   // Joins the gradients of weights too, before ranks add them.
@@ -88,9 +89,11 @@ class Combiner {
     const Node& first = *gradients.nodes[0];
     std::vector<Var> results = ResultsOf(gradients);
     Var dy = Joined(OperandsOf(products, 0), products.dim);
-    Var all(Made(first, Op::kEinsum, first.attrs, {dy, first.inputs[1]}, JoinedInfo(results, gradients.dim)), 0);
+    Var all(MadeFor(first, Op::kEinsum, first.attrs, {dy, first.inputs[1]}, JoinedInfo(results, gradients.dim)), 0);
+    PutAt(results, all);
     if (const Node& collective = read[0].node(); &collective != &first)
-      all = Var(Made(collective, collective.op, collective.attrs, {all}, JoinedInfo(read, gradients.dim)), 0);
+      all = Var(MadeFor(collective, collective.op, collective.attrs, {all}, JoinedInfo(read, gradients.dim)), 0);
+    PutAt(read, all);
     Cut(all, read, gradients.dim);
   }
 
@@ -98,14 +101,19 @@ class Combiner {
     const Node &first = *sum.products.nodes[0], &root = *sum.root;
     Var dy = Joined(OperandsOf(sum.products, 0), sum.products.dim);
     Var weight = Joined(OperandsOf(sum.products, 1), sum.products.weight_dim);
-    Var total(Made(root, Op::kEinsum, first.attrs, {dy, weight}, root.outputs[0]), 0);
-    for (const Var& term : sum.rest) total = Var(Made(root, Op::kAdd, {}, {total, term}, root.outputs[0]), 0);
+    Var total(MadeFor(root, Op::kEinsum, first.attrs, {dy, weight}, root.outputs[0]), 0);
+    for (const Var& term : sum.rest) total = Var(MadeFor(root, Op::kAdd, {}, {total, term}, root.outputs[0]), 0);
     instead_[{&root, 0}] = total;
+    put_at_[&root].push_back(total.node_ptr());
   }
 
   // Returns the program with the new nodes, each after what it reads.
   LocalProgram Rebuilt() {
-    for (const auto& node : program_.graph.nodes) Place(node);
+    for (const auto& node : program_.graph.nodes) {
+      Place(node);
+      if (auto it = put_at_.find(node.get()); it != put_at_.end())
+        for (const auto& made : it->second) Place(made);
+    }
     Graph combined = std::move(result_);
     for (auto [from, to] :
          {std::pair{&program_.graph.outputs, &combined.outputs}, {&program_.graph.writes, &combined.writes}})
@@ -134,7 +142,9 @@ class Combiner {
   const LocalProgram& program_;
   SharedProducts products_;
   std::map<std::vector<Key>, Var> joined_;
+  absl::flat_hash_map<const Node*, size_t> position_;
   absl::flat_hash_map<Key, Var> instead_;
+  absl::flat_hash_map<const Node*, std::vector<std::shared_ptr<Node>>> put_at_;  // by a node: what is placed after it
   absl::flat_hash_map<const Node*, std::shared_ptr<Node>> placed_;
   Graph result_;
 };

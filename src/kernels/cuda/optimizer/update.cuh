@@ -298,8 +298,9 @@ class UpdateBatch {
 
   // Returns whether the batch takes the call, and then adds it.
   bool Add(const KernelCall& call) {
+    if (!Fits(call)) return false;
     std::optional<PackRows> g = DenseRowsOf<Rule>(call, kPack<float>);
-    if (!g || !Fits(call)) return false;
+    if (!g) return false;
     if (!table_) {
       table_ = std::make_unique<Table>();
       table_->settings = UpdateSettings<Rule>::Of(call);
