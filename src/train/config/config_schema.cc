@@ -252,7 +252,7 @@ const std::vector<Field>& Fields() {
 
       {KEY(kernels.deterministic, "no kernel that may give other bits on the next run; false allows faster ones on a GPU, and measures which backend of attention is the fastest")},
       {KEY(kernels.tf32, "products of f32 on a GPU may round their operands to TF32, of 11 significant bits")},
-      {KEY(kernels.combine, "products that read one tensor run as one, as do those whose results are added to its gradient: queries, keys and values, and the gate and the up projection of an MLP")},
+      {KEY(kernels.combine, "computes queries, keys and values as one product, and the gate and the up projection of an MLP as another, forward and backward; takes memory for copies of weights that are not cast")},
       {KEY(kernels.attention, "backend of attention on a GPU, if it takes the call; auto: the first of cudnn, flash, plain, or the fastest if kernels.deterministic is false")},
 
       {KEY(optimizer.name, "the update rule"), .choices = NamesOf(OptimizerRules())},

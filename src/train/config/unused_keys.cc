@@ -71,6 +71,8 @@ constexpr Rule kRules[] = {
      "device is cpu; give cuda", true},
     {"parallel.symmetric_memory", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
      "only executor compiled has such memory; give compiled", true},
+    {"kernels.combine", [](const Config& c) { return c.kernels.combine && c.executor != ExecutorMode::kCompiled; },
+     "only executor compiled combines products; give compiled"},
     {"loss_scale.", [](const Config& c) { return c.precision.compute != DType::kF16; },
      "precision.compute is not f16; give f16, the only type with a loss scale"},
     {"model.rope_theta", [](const Config& c) { return !IsRotary(c); },
