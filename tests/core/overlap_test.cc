@@ -10,6 +10,7 @@
 #include <chrono>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -209,6 +210,59 @@ TEST(Overlap, WaitsOnceAndOnlyWhereBytesMeet) {
 
 // A lane waits for another lane if their calls share a cell, unless the main stream has already waited. In that case
 // the lane only waits for the main stream.
+// A slice of a tensor: the elements [begin, end) of one dim.
+struct SliceOf {
+  int dim;
+  int64_t begin, end;
+
+  SliceOf(std::mt19937_64& draw, const Shape& shape) : dim(int(draw() % shape.size())) {
+    begin = int64_t(draw() % uint64_t(shape[size_t(dim)]));
+    end = begin + 1 + int64_t(draw() % uint64_t(shape[size_t(dim)] - begin));
+  }
+  TensorView Of(float* data, const Shape& shape) const {
+    TensorView view = MakeView(data, DType::kF32, shape);
+    DimView& d = view.dims[size_t(dim)];
+    view.data = data + begin * d.stride;
+    d.extent = d.capacity = end - begin;
+    return view;
+  }
+};
+std::set<const float*> ElementsOf(const TensorView& view) {
+  std::set<const float*> elements;
+  for (int64_t i = 0; i < view.NumElements(); i++) {
+    int64_t rest = i, at = 0;
+    for (int d = view.rank - 1; d >= 0; rest /= view.dim(d--).extent)
+      at += rest % view.dim(d).extent * view.dim(d).stride;
+    elements.insert(view.as<const float>() + at);
+  }
+  return elements;
+}
+
+// A wait that is missing gives wrong numbers. One too many costs time, so slices of one dim wait only for what they
+// share.
+TEST(Overlap, SlicesTouchWhereTheyShareElements) {
+  std::mt19937_64 draw(17);
+  int apart = 0;
+  for (int round = 0; round < 20000; round++) {
+    Shape shape;
+    for (int d = 0; d < 3; d++) shape.push_back(1 + int64_t(draw() % 5));
+    std::vector<float> memory(size_t(NumElements(shape)));
+    SliceOf a(draw, shape), b(draw, shape);
+    TensorView writes = a.Of(memory.data(), shape), reads = b.Of(memory.data(), shape);
+    KernelCall writer{.out = {&writes, 1}}, reader{.in = {&reads, 1}};
+    std::set<const float*> mine = ElementsOf(writes), other = ElementsOf(reads);
+    bool share = std::ranges::any_of(mine, [&](const float* element) { return other.contains(element); });
+    std::string what = fmt::format("{}: dim {} [{}, {}) and dim {} [{}, {})", ToString(shape), a.dim, a.begin, a.end,
+                                   b.dim, b.begin, b.end);
+    EXPECT_TRUE(Touch(writer, reader) || !share) << what;
+    if (a.dim == b.dim) {
+      EXPECT_EQ(Touch(writer, reader), share) << what;
+    }
+    apart += a.dim == b.dim && !share;
+  }
+  EXPECT_GT(apart, 100);
+}
+
 TEST(Overlap, LanesWaitForEachOther) {
   DeviceDouble device;
   Tensor cells = Tensor::Zeros(DType::kI64, {int64_t(kCells)}, device);
