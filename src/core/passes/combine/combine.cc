@@ -126,8 +126,13 @@ class Combiner {
     return Var(Place(v.node_ptr()), v.index());
   }
   std::shared_ptr<Node> Place(const std::shared_ptr<Node>& node) {
-    auto [it, is_new] = placed_.emplace(node.get(), node);
-    if (!is_new) return it->second;
+    auto [it, is_new] = placed_.emplace(node.get(), nullptr);
+    if (!is_new) {
+      WEFT_CHECK(it->second,
+                 "kernels.combine: the gradient of one product depends on that of another that it would be "
+                 "joined with; give false");
+      return it->second;
+    }
     absl::InlinedVector<Var, 3> inputs;
     for (const Var& in : node->inputs) inputs.push_back(Now(in));
     std::shared_ptr<Node> now = node;

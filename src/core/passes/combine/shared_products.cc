@@ -52,6 +52,9 @@ bool IsAligned(const ValueInfo& info, int dim) {
   return bytes % kSliceAlign == 0;
 }
 
+bool HaveOneKind(const Products& products) {
+  return std::ranges::all_of(products.nodes, [&](const auto& node) { return node->attrs == products.nodes[0]->attrs; });
+}
 // Sets the dims of products dy[.., n..] and w[k.., n..]. Returns whether they are such products.
 bool FindDims(Products& products) {
   Equation eq(products.nodes[0]->attrs.Text("eq"));
@@ -143,6 +146,7 @@ void SharedProducts::FindShared(std::map<Weights, Family>& families) const {
     Equation eq(products.nodes[0]->attrs.Text("eq"));
     size_t at = eq.b.find_first_not_of(eq.a), out = at < eq.b.size() ? eq.out.find(eq.b[at]) : std::string::npos;
     if (products.nodes.size() < 2 || out == std::string::npos || eq.b.substr(at) != eq.out.substr(out)) continue;
+    if (!HaveOneKind(products)) continue;
     products.weight_dim = int(at), products.dim = int(out);
     Weights weights = Order(products);
     std::vector<Var> results = ResultsOf(products);
