@@ -106,12 +106,12 @@ class Planner {
   void FindRoots() {
     for (Value& value : values_)
       if (IsJoined(*value.node)) MakeParts(value);
+    FindViews();
+    for (const auto& [result, slice] : parts_.over)
+      MakePart(values_[size_t(first_.at(result.first) + result.second)], values_[size_t(IdOf(slice))], 0, 0);
+  }
+  void FindViews() {
     for (Value& value : values_) {
-      int index = int(&value - values_.data()) - first_.at(value.node);
-      if (auto it = parts_.over.find({value.node, index}); it != parts_.over.end()) {
-        MakePart(value, values_[size_t(IdOf(it->second))], 0, 0);
-        continue;
-      }
       if (!IsView(*value.node)) continue;
       const Value& source = values_[size_t(IdOf(value.node->inputs[0]))];
       if (value.node->op == Op::kSlice) {

@@ -100,6 +100,11 @@ class PartFinder {
 
 }  // namespace
 
-Parts FindParts(const Graph& graph, const KernelTable& kernels) { return PartFinder(graph, kernels).Run(); }
+Parts FindParts(const Graph& graph, const KernelTable& kernels) {
+  bool any = std::ranges::any_of(graph.nodes, [](const auto& node) {
+    return (node->op == Op::kSlice || node->op == Op::kConcat) && IsPacked(node->attrs);
+  });
+  return any ? PartFinder(graph, kernels).Run() : Parts();
+}
 
 }  // namespace weft

@@ -46,11 +46,11 @@ struct TensorView {
   const DimView& dim(int i) const { return dims[size_t(i)]; }
   int64_t NumElements() const;  // product of extents
   int64_t CapacityElements() const;
-  int64_t SpanElements()
-      const;  // of the storage, from the first element to the last; more than the capacity in a slice
+  // Returns the elements of the storage from the first to the last: more than the capacity in a slice.
+  int64_t SpanElements() const;
 };
 
-inline constexpr int64_t kSliceAlign = 16;
+inline constexpr int64_t kSliceAlign = 16;  // bytes at whose multiples the rows of a slice begin
 
 // Returns the view of a rank's storage of a global tensor.
 TensorView MakeView(void* data, DType dtype, const Shape& global, const Sharding& sharding, const MeshShape& mesh,
