@@ -37,15 +37,22 @@ line_filter() {
     }'
 }
 
-# Prints each source to check once: the changed ones, then one for each changed header.
+# Prints the changed files. Those that changed last come first, as an earlier run may have had time for the others.
+changed() {
+  git diff --name-only --diff-filter=d "$base" -- "${paths[@]}" > "$work/changed"
+  { git diff --name-only HEAD && git log --name-only --format= "$base..HEAD" && cat "$work/changed"; } |
+    awk 'FNR == NR { changed[$0] = 1; next } changed[$0] && !seen[$0]++' "$work/changed" -
+}
+
+# Prints each source to check once: the changed ones, and one for each changed header.
 sources() {
   local file first
-  git diff --name-only --diff-filter=d "$base" -- "${paths[@]}" | while read -r file; do
-    [[ $file == *.h ]] || { echo "0 $file" && continue; }
+  changed | while read -r file; do
+    [[ $file == *.h ]] || { echo "$file" && continue; }
     first=${file%.h}.cc
     [ -e "$first" ] || first=$(git grep -lF "\"${file/#src/weft}\"" -- 'src/*.cc' 'launcher/*.cc' | head -n 1 || true)
-    echo "1 ${first:-$file}"
-  done | sort -s -k1,1 | awk '!seen[$2]++ { print $2 }'
+    echo "${first:-$file}"
+  done | awk '!seen[$0]++'
 }
 
 # check FILE: appends the name to checked, unknown (it has no compile command) or late. Fails if there are findings.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tests/tidy.sh checks the lines that changed since HEAD left main, in the sources that changed or include a changed header,
 # and prints what it left out. Other programs take the place of clang-tidy and cmake here.
+# It begins with those that changed last.
 # Usage: tidy_test.sh ROOT BUILD
 set -euo pipefail
 root=$(realpath "$1")
@@ -20,6 +21,7 @@ echo "$source" >> "$LOG"
 ! grep -q finding "$source"
 STUB
 printf '#!/bin/sh\n' > "$dir/tree/launcher/setup.sh"
+printf '#!/bin/sh\necho 1\n' > "$dir/bin/nproc"  # one source after the other
 chmod +x "$dir"/bin/* "$dir/tree/launcher/setup.sh"
 export PATH=$dir/bin:$PATH LOG=$dir/log
 export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
@@ -37,10 +39,10 @@ tidy() {
     exit 1
   fi
 }
-# checked SOURCE...: expects that clang-tidy has run on these, each once.
+# checked SOURCE...: expects that clang-tidy has run on these, each once and in this order.
 checked() {
   local got
-  got=$(sort "$LOG" | tr '\n' ' ')
+  got=$(tr '\n' ' ' < "$LOG")
   [ "$got" = "$(printf '%s ' "$@")" ] || { echo "tidy_test: expected clang-tidy on $*, got $got"; exit 1; }
 }
 commit() { git add -A && git commit -qm "$1"; }
@@ -63,7 +65,7 @@ checked launcher/c.cc src/core/base/a.cc
 grep -qF '{"name":"weft/core/base/only.h","lines":[[2,3]]}' "$LOG.filter" || { cat "$LOG.filter" && exit 1; }
 printf 'int B() { return 2; }  // a finding\n' > src/core/base/b.cc
 tidy 1 'tidy: checked 3;'
-checked launcher/c.cc src/core/base/a.cc src/core/base/b.cc
+checked src/core/base/b.cc launcher/c.cc src/core/base/a.cc
 git checkout -q src/core/base/b.cc
 
 # Sources that no build here compiles, and sources for which no time is left, are printed.
