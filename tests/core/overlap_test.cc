@@ -1,5 +1,5 @@
 // A program on several streams gives the results of one stream, whatever the delay of each stream.
-#include "weft/core/compile/overlap.h"
+#include "weft/core/compile/overlap/overlap.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@
 #include "share.h"
 #include "weft/core/base/error.h"
 #include "weft/core/base/tensor.h"
-#include "weft/core/compile/host_overlap.h"
-#include "weft/core/compile/stream_overlap.h"
+#include "weft/core/compile/overlap/host_overlap.h"
+#include "weft/core/compile/overlap/stream_overlap.h"
 
 namespace weft {
 namespace {

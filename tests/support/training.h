@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/core/compile/overlap_mode.h"
+#include "weft/core/compile/overlap/overlap_mode.h"
 #include "weft/dist/group/process_group.h"
 #include "weft/parallel/nn/family/family.h"
 #include "weft/parallel/program/executor_kind.h"

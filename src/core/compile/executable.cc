@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "weft/core/compile/host_overlap.h"
-#include "weft/core/compile/stream_overlap.h"
+#include "weft/core/compile/overlap/host_overlap.h"
+#include "weft/core/compile/overlap/stream_overlap.h"
 
 namespace weft {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "weft/core/compile/overlap.h"
+#include "weft/core/compile/overlap/overlap.h"
 #include "weft/core/compile/plan.h"
 #include "weft/core/compile/planned_calls.h"
 #include "weft/core/runtime/timeline.h"

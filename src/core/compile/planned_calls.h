@@ -10,7 +10,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
-#include "weft/core/compile/overlap.h"
+#include "weft/core/compile/overlap/overlap.h"
 #include "weft/core/compile/plan.h"
 
 namespace weft {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "weft/core/base/tensor.h"
-#include "weft/core/compile/overlap_mode.h"
+#include "weft/core/compile/overlap/overlap_mode.h"
 #include "weft/core/ir/graph.h"
 #include "weft/core/ir/storage.h"
 #include "weft/core/runtime/context.h"

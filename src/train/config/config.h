@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "weft/core/base/dtype.h"
-#include "weft/core/compile/overlap_mode.h"
+#include "weft/core/compile/overlap/overlap_mode.h"
 #include "weft/core/passes/recompute_options.h"
 #include "weft/parallel/nn/plans/mesh_axes.h"
 #include "weft/parallel/nn/plans/sharding_plan.h"

@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 // The most multiprocessors that a group's calls use. The kernels of a few groups, which wait for other ranks in no
-// fixed order, must all fit on a GPU at once (core/compile/overlap.h).
+// fixed order, must all fit on a GPU at once (core/compile/overlap/overlap.h).
 constexpr int kMostCtas = 32;
 
 }  // namespace
