@@ -7,7 +7,7 @@
 #pragma once
 #include "weft/core/compile/runtime.h"
 #include "weft/core/ir/builder.h"
-#include "weft/core/transforms/partition.h"
+#include "weft/core/transforms/partitioner.h"
 
 namespace weft {
 

@@ -7,7 +7,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "weft/core/compile/runtime.h"
-#include "weft/core/transforms/partition.h"
+#include "weft/core/ir/local_program.h"
 
 namespace weft {
 

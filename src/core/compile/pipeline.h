@@ -10,6 +10,7 @@
 
 #include "weft/core/compile/plan.h"
 #include "weft/core/passes/recompute.h"
+#include "weft/core/transforms/partition.h"
 
 namespace weft {
 
