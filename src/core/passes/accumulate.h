@@ -6,7 +6,7 @@
 // their last operand. Collectives that are neighbours stay neighbours. Only the order changes, so values keep their
 // bits.
 #pragma once
-#include "weft/core/transforms/partition.h"
+#include "weft/core/ir/local_program.h"
 
 namespace weft {
 

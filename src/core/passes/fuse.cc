@@ -9,13 +9,10 @@
 #include "weft/core/ops/linear_activations.h"
 #include "weft/core/passes/fuse_loss.h"
 #include "weft/core/passes/narrow_terms.h"
+#include "weft/core/passes/replacements.h"
 
 namespace weft {
 namespace {
-
-// An output of a node.
-using Key = std::pair<const Node*, int>;
-Key KeyOf(const Var& v) { return {&v.node(), v.index()}; }
 
 class Fuser {
  public:
@@ -37,19 +34,14 @@ class Fuser {
     }
     for (const auto& node : program_.graph.nodes) Rewrite(node);
     Graph fused = std::move(result_);
-    for (auto [from, to] :
-         {std::pair{&program_.graph.outputs, &fused.outputs}, {&program_.graph.writes, &fused.writes}})
-      for (const NamedValue& named : *from) to->push_back({named.name, Now(named.value)});
+    CarryNames(program_.graph, fused, now_);
     return {RemoveDead(fused), program_.mesh, program_.inlined};
   }
 
  private:
   bool UsedOnce(const Var& v) const { return uses_.at(KeyOf(v)) == 1; }
   static bool SameValue(const Var& a, const Var& b) { return a.dtype() == b.dtype() && a.shape() == b.shape(); }
-  Var Now(const Var& old) const {
-    auto it = now_.find(KeyOf(old));
-    return it == now_.end() ? old : it->second;
-  }
+  Var Now(const Var& old) const { return now_.Now(old); }
 
   // Returns the op that also adds a residual, if there is one and the device has it, and `gradient` otherwise.
   Op WithResidual(Op gradient) const {
@@ -90,22 +82,21 @@ class Fuser {
     auto update = std::make_shared<Node>(*made);
     update->attrs.Set({"dtype", it->second->attrs.Int("dtype")});
     update->outputs.push_back(it->second->outputs[0]);
-    now_[{it->second, 0}] = Var(update, int(update->outputs.size()) - 1);
+    now_.Set({it->second, 0}, Var(update, int(update->outputs.size()) - 1));
     return update;
   }
 
   void Rewrite(const std::shared_ptr<Node>& node) {
     if (copied_.contains(node.get())) return;
     if (auto it = absorbed_.find(node.get()); it != absorbed_.end()) {
-      now_[{node.get(), 0}] = Now(it->second);
+      now_.Set({node.get(), 0}, Now(it->second));
       return;
     }
     std::shared_ptr<Node> fused = AsLinear(*node);
     if (!fused) fused = AsOneSum(*node);
     if (!fused) fused = WithNewInputs(node);
     fused = WithCopy(WithParameters(fused, node), *node);
-    if (fused != node)
-      for (size_t i = 0; i < node->outputs.size(); i++) now_[{node.get(), int(i)}] = Var(fused, int(i));
+    if (fused != node) now_.Set(*node, fused);
     result_.nodes.push_back(std::move(fused));
   }
 
@@ -133,12 +124,8 @@ class Fuser {
 
   std::shared_ptr<Node> WithNewInputs(const std::shared_ptr<Node>& node) const {
     auto residual = residuals_.find(node.get());
-    bool same = residual == residuals_.end() &&
-                std::all_of(node->inputs.begin(), node->inputs.end(), [&](const Var& v) { return Now(v) == v; });
-    if (same) return node;
-    auto copy = std::make_shared<Node>(*node);
-    for (Var& in : copy->inputs) in = Now(in);
-    if (residual == residuals_.end()) return copy;
+    if (residual == residuals_.end()) return now_.WithNewInputs(node);
+    auto copy = std::make_shared<Node>(*now_.WithNewInputs(node));
     copy->op = WithResidual(copy->op);
     copy->inputs.push_back(Now(residual->second));
     return copy;
@@ -267,9 +254,9 @@ class Fuser {
   const LocalProgram& program_;
   const KernelTable& kernels_;
   absl::flat_hash_map<const Node*, size_t> position_;
-  absl::flat_hash_map<Key, int> uses_;
+  absl::flat_hash_map<ValueKey, int> uses_;
   absl::flat_hash_set<std::string> written_;  // names of entries
-  absl::flat_hash_map<Key, Var> now_;
+  Replacements now_;
   absl::flat_hash_map<const Node*, Var> residuals_;       // by a norm's gradient: the residual to add
   absl::flat_hash_map<const Node*, Var> absorbed_;        // by an add that became such a residual: the gradient
   absl::flat_hash_map<const Node*, const Node*> copies_;  // by an update: the cast of its parameter

@@ -13,8 +13,8 @@
 // A value is fused away only if nothing else reads it, so nothing is computed twice. A fused sum rounds once, in the
 // result's dtype, while the chain rounds at each node.
 #pragma once
+#include "weft/core/ir/local_program.h"
 #include "weft/core/runtime/kernel.h"
-#include "weft/core/transforms/partition.h"
 
 namespace weft {
 

@@ -6,12 +6,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/ops/equation.h"
+#include "weft/core/passes/replacements.h"
 
 namespace weft {
 namespace {
-
-using Key = std::pair<const Node*, int>;
-Key KeyOf(const Var& v) { return {&v.node(), v.index()}; }
 
 // The nodes that one fused op replaces. The last three are null if there is no gradient.
 struct Head {
@@ -45,9 +43,7 @@ class LossFuser {
     if (heads_.empty()) return program_;
     for (const auto& node : program_.graph.nodes) Emit(node);
     Graph fused = std::move(result_);
-    for (auto [from, to] :
-         {std::pair{&program_.graph.outputs, &fused.outputs}, {&program_.graph.writes, &fused.writes}})
-      for (const NamedValue& named : *from) to->push_back({named.name, Now(named.value)});
+    CarryNames(program_.graph, fused, now_);
     return {std::move(fused), program_.mesh, program_.inlined};
   }
 
@@ -99,11 +95,6 @@ class LossFuser {
     });
   }
 
-  Var Now(const Var& old) const {
-    auto it = now_.find(KeyOf(old));
-    return it == now_.end() ? old : it->second;
-  }
-
   // Emits a node after everything that it reads. In the original order, inputs of the loss's gradient may come after
   // the loss.
   void Emit(const std::shared_ptr<Node>& node) {
@@ -111,14 +102,9 @@ class LossFuser {
     auto head = heads_.find(node.get());
     if (head != heads_.end()) return EmitHead(head->second);
     for (const Var& in : node->inputs) Emit(in.node_ptr());
-    bool same = std::all_of(node->inputs.begin(), node->inputs.end(), [&](const Var& v) { return Now(v) == v; });
-    result_.nodes.push_back(same ? node : Copied(node));
-  }
-  std::shared_ptr<Node> Copied(const std::shared_ptr<Node>& node) {
-    auto copy = std::make_shared<Node>(*node);
-    for (Var& in : copy->inputs) in = Now(in);
-    for (size_t i = 0; i < copy->outputs.size(); i++) now_[{node.get(), int(i)}] = Var(copy, int(i));
-    return copy;
+    std::shared_ptr<Node> now = now_.WithNewInputs(node);
+    if (now != node) now_.Set(*node, now);
+    result_.nodes.push_back(std::move(now));
   }
 
   void EmitHead(const Head& head) {
@@ -134,12 +120,12 @@ class LossFuser {
     }
     for (Var& in : fused->inputs) {
       Emit(in.node_ptr());
-      in = Now(in);
+      in = now_.Now(in);
     }
     result_.nodes.push_back(fused);
-    now_[{head.loss, 0}] = Var(fused, 0);
+    now_.Set({head.loss, 0}, Var(fused, 0));
     if (!head.gradient) return;
-    now_[{head.dx, 0}] = Var(fused, 1);
+    now_.Set({head.dx, 0}, Var(fused, 1));
     EmitWeightGradient(*head.dw, Var(fused, 2));
   }
 
@@ -147,7 +133,7 @@ class LossFuser {
   // readers get it narrowed.
   void EmitWeightGradient(const Node& dw, const Var& wide) {
     if (wide.dtype() == dw.outputs[0].dtype) {
-      now_[{&dw, 0}] = wide;
+      now_.Set({&dw, 0}, wide);
       return;
     }
     bool narrow = false;
@@ -155,7 +141,7 @@ class LossFuser {
       bool widens = reader && reader->op == Op::kCast && reader->outputs[0].dtype == wide.dtype();
       narrow |= !widens;
       if (!widens) continue;
-      now_[{reader, 0}] = wide;
+      now_.Set({reader, 0}, wide);
       gone_.insert(reader);
     }
     if (!narrow) return;
@@ -164,15 +150,15 @@ class LossFuser {
     cast->attrs = {{"dtype", int(dw.outputs[0].dtype)}};
     cast->inputs = {wide};
     result_.nodes.push_back(cast);
-    now_[{&dw, 0}] = Var(cast, 0);
+    now_.Set({&dw, 0}, Var(cast, 0));
   }
 
   const LocalProgram& program_;
   const KernelTable& kernels_;
-  absl::flat_hash_map<Key, Readers> readers_;
+  absl::flat_hash_map<ValueKey, Readers> readers_;
   absl::flat_hash_map<const Node*, Head> heads_;  // by their cross_entropy node
   absl::flat_hash_set<const Node*> gone_, done_;
-  absl::flat_hash_map<Key, Var> now_;
+  Replacements now_;
   Graph result_;
 };
 

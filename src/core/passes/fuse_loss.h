@@ -8,8 +8,8 @@
 // losses does not depend on the logits. Then that gradient is known first, and one pass computes the losses and the
 // gradients.
 #pragma once
+#include "weft/core/ir/local_program.h"
 #include "weft/core/runtime/kernel.h"
-#include "weft/core/transforms/partition.h"
 
 namespace weft {
 

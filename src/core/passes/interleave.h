@@ -18,7 +18,7 @@
 // Collectives are taken to last as long as all kernels together: if they are shorter, the order costs nothing, and if
 // they are longer, no order hides them. So the order is the same on all ranks, whatever they measure.
 #pragma once
-#include "weft/core/transforms/partition.h"
+#include "weft/core/ir/local_program.h"
 
 namespace weft {
 

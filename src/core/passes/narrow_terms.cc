@@ -6,12 +6,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "weft/core/ir/wire.h"
+#include "weft/core/passes/replacements.h"
 
 namespace weft {
 namespace {
-
-using Key = std::pair<const Node*, int>;  // an output of a node
-Key KeyOf(const Var& v) { return {&v.node(), v.index()}; }
 
 class Narrower {
  public:
@@ -29,9 +27,7 @@ class Narrower {
     if (narrowed_.empty()) return program_;
     LocalProgram narrow{{}, program_.mesh, program_.inlined};
     for (const auto& node : program_.graph.nodes) narrow.graph.nodes.push_back(Rewritten(node));
-    for (auto [from, to] :
-         {std::pair{&program_.graph.outputs, &narrow.graph.outputs}, {&program_.graph.writes, &narrow.graph.writes}})
-      for (const NamedValue& named : *from) to->push_back({named.name, Now(named.value)});
+    CarryNames(program_.graph, narrow.graph, now_);
     return narrow;
   }
 
@@ -45,26 +41,20 @@ class Narrower {
 
   // Returns the node, or a copy of it that is narrow or reads what has become a copy.
   std::shared_ptr<Node> Rewritten(const std::shared_ptr<Node>& node) {
-    bool narrow = narrowed_.contains(node.get());
-    bool same = !narrow && std::ranges::all_of(node->inputs, [&](const Var& in) { return Now(in) == in; });
-    if (same) return node;
-    auto copy = std::make_shared<Node>(*node);
-    for (Var& in : copy->inputs) in = Now(in);
-    if (narrow) {
-      copy->attrs.Set({"wide", 0});
-      copy->outputs[0].dtype = copy->inputs[0].dtype();
+    std::shared_ptr<Node> now = now_.WithNewInputs(node);
+    if (narrowed_.contains(node.get())) {
+      if (now == node) now = std::make_shared<Node>(*node);
+      now->attrs.Set({"wide", 0});
+      now->outputs[0].dtype = now->inputs[0].dtype();
     }
-    return now_[node.get()] = copy;
-  }
-  Var Now(const Var& old) const {
-    auto it = now_.find(&old.node());
-    return it == now_.end() ? old : Var(it->second, old.index());
+    if (now != node) now_.Set(*node, now);
+    return now;
   }
 
   const LocalProgram& program_;
-  absl::flat_hash_map<Key, int> uses_;
+  absl::flat_hash_map<ValueKey, int> uses_;
   absl::flat_hash_set<const Node*> narrowed_;  // products
-  absl::flat_hash_map<const Node*, std::shared_ptr<Node>> now_;
+  Replacements now_;
 };
 
 }  // namespace

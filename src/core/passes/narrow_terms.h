@@ -5,7 +5,7 @@
 // The product sums in the accumulate type in any case and rounds once, so that no kernel has to narrow the terms. This
 // applies to products of operands of the wire's type that only the reduce_scatter reads, as gradients of weights.
 #pragma once
-#include "weft/core/transforms/partition.h"
+#include "weft/core/ir/local_program.h"
 
 namespace weft {
 

@@ -9,9 +9,6 @@
 namespace weft {
 namespace {
 
-using Key = std::pair<const Node*, int>;  // an output of a node
-Key KeyOf(const Var& v) { return {&v.node(), v.index()}; }
-
 class PartFinder {
  public:
   PartFinder(const Graph& graph, const KernelTable& kernels) : graph_(graph), kernels_(kernels) {
@@ -94,7 +91,7 @@ class PartFinder {
 
   const Graph& graph_;
   const KernelTable& kernels_;
-  absl::flat_hash_map<Key, Uses> uses_;
+  absl::flat_hash_map<ValueKey, Uses> uses_;
   Parts parts_;
 };
 

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "weft/core/ir/graph.h"
+#include "weft/core/passes/replacements.h"
 #include "weft/core/runtime/kernel.h"
 
 namespace weft {
@@ -13,7 +14,7 @@ struct Parts {
   absl::flat_hash_set<const Node*> slices;  // they are views of their operands
   absl::flat_hash_set<const Node*> joins;   // concats whose operands are written where the result is
   // By a result (its node and index): the slice over which its kernel writes it, in place.
-  absl::flat_hash_map<std::pair<const Node*, int>, Var> over;
+  absl::flat_hash_map<ValueKey, Var> over;
 };
 
 // A slice is a view, and operands of a concat are written in place, if all kernels that read or write them accept

@@ -8,6 +8,7 @@
 #include "weft/core/ir/storage.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/passes/recompute_choice.h"
+#include "weft/core/passes/replacements.h"
 
 namespace weft {
 namespace {
@@ -70,10 +71,7 @@ class Rewriter {
     if (again_.empty()) return program_;
     for (const auto& node : program_.graph.nodes) Emit(node);
     Graph graph = std::move(result_);
-    for (auto [from, to] :
-         {std::pair{&program_.graph.outputs, &graph.outputs}, {&program_.graph.writes, &graph.writes}})
-      for (const NamedValue& named : *from)
-        to->push_back({named.name, Var(now_.at(&named.value.node()), named.value.index())});
+    CarryNames(program_.graph, graph, [this](const Var& v) { return Var(now_.at(&v.node()), v.index()); });
     return {RemoveDead(graph), program_.mesh, program_.inlined};
   }
 

@@ -4,8 +4,8 @@
 // always kept. Values keep their bits, because the same kernels run on the same operands; random ops are functions of
 // the step and of global indices. The pass runs after Fuse, so the forward pass is the same in all modes.
 #pragma once
+#include "weft/core/ir/local_program.h"
 #include "weft/core/passes/recompute_options.h"
-#include "weft/core/transforms/partition.h"
 
 namespace weft {
 

@@ -9,7 +9,7 @@
 #pragma once
 #include <cstdint>
 
-#include "weft/core/transforms/partition.h"
+#include "weft/core/ir/local_program.h"
 
 namespace weft {
 

@@ -11,11 +11,10 @@
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/storage.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/passes/replacements.h"
 
 namespace weft {
 namespace {
-
-using Key = std::pair<const Node*, int>;
 
 // 0 and -0 are different constants, and a NaN equals itself.
 bool SameBits(const Attrs::Item& a, const Attrs::Item& b) {
@@ -102,21 +101,11 @@ class Simplifier {
   LocalProgram Run() {
     for (size_t i = 0; i < program_.graph.nodes.size(); i++) Visit(program_.graph.nodes[i], int(i));
     Graph simple = std::move(result_);
-    for (auto [from, to] :
-         {std::pair{&program_.graph.outputs, &simple.outputs}, {&program_.graph.writes, &simple.writes}})
-      for (const NamedValue& named : *from) to->push_back({named.name, Now(named.value)});
+    CarryNames(program_.graph, simple, now_);
     return {RemoveDead(simple), program_.mesh, program_.inlined};
   }
 
  private:
-  Var Now(const Var& old) const {
-    auto it = now_.find(Key{&old.node(), old.index()});
-    return it == now_.end() ? old : it->second;
-  }
-  void Replace(const Node& node, const std::shared_ptr<Node>& by) {
-    for (size_t i = 0; i < node.outputs.size(); i++) now_[{&node, int(i)}] = Var(by, int(i));
-  }
-
   // Finds the position of each node's last reader. A view is read as long as its own readers read it.
   void FindLastUses() {
     const auto& nodes = program_.graph.nodes;
@@ -128,28 +117,21 @@ class Simplifier {
   }
 
   void Visit(const std::shared_ptr<Node>& node, int position) {
-    std::shared_ptr<Node> now = Folding(WithNewInputs(node));
+    std::shared_ptr<Node> now = Folding(now_.WithNewInputs(node));
     bool read_by_name = named_.contains(node.get());  // it has storage of its own
     if (!read_by_name && IsIdentity(*now)) {
-      now_[{node.get(), 0}] = now->inputs[0];
+      now_.Set({node.get(), 0}, now->inputs[0]);
       return;
     }
     if (!read_by_name && now->op != Op::kLeaf && !IsCollective(now->op)) {
       Kept& kept = kept_[now.get()];
       bool is_read = kept.last_use >= position || !IsBetterRepeated(*now);
       kept.last_use = std::max(kept.last_use, last_use_[node.get()]);
-      if (kept.node && is_read) return Replace(*node, kept.node);
+      if (kept.node && is_read) return now_.Set(*node, kept.node);
       kept.node = now;
     }
-    if (now != node) Replace(*node, now);
+    if (now != node) now_.Set(*node, now);
     result_.nodes.push_back(std::move(now));
-  }
-
-  std::shared_ptr<Node> WithNewInputs(const std::shared_ptr<Node>& node) const {
-    if (std::all_of(node->inputs.begin(), node->inputs.end(), [&](const Var& v) { return Now(v) == v; })) return node;
-    auto copy = std::make_shared<Node>(*node);
-    for (Var& in : copy->inputs) in = Now(in);
-    return copy;
   }
 
   // Returns the node as a constant if its operand is one and the op can be folded, and the node itself otherwise.
@@ -168,7 +150,7 @@ class Simplifier {
 
   const LocalProgram& program_;
   absl::flat_hash_set<const Node*> named_;  // outputs and writes
-  absl::flat_hash_map<Key, Var> now_;
+  Replacements now_;
   struct Kept {
     std::shared_ptr<Node> node;
     int last_use = 0;  // of all nodes that it stands for, as a position in program_

@@ -9,7 +9,7 @@
 // from: the blocks of attention's second derivatives have the same masks and scores twice.
 // Collectives stay as they are, because all ranks count them.
 #pragma once
-#include "weft/core/transforms/partition.h"
+#include "weft/core/ir/local_program.h"
 
 namespace weft {
 

@@ -12,6 +12,7 @@
 #include "weft/core/passes/chunk/chunk_choice.h"
 #include "weft/core/passes/chunk/chunk_links.h"
 #include "weft/core/passes/made_for.h"
+#include "weft/core/passes/replacements.h"
 
 namespace weft {
 namespace {
@@ -27,29 +28,15 @@ class Chunker {
     if (std::ranges::none_of(chosen_, [](const auto& node) { return node.has_value(); })) return program_;
     for (int i = 0; i < links_.size(); i++) chosen_[size_t(i)] ? MakeChunks(i) : MakeWhole(i);
     Graph graph = std::move(result_);
-    for (auto [from, to] :
-         {std::pair{&program_.graph.outputs, &graph.outputs}, {&program_.graph.writes, &graph.writes}})
-      for (const NamedValue& named : *from) to->push_back({named.name, Now(named.value)});
+    CarryNames(program_.graph, graph, now_);
     return {RemoveDead(graph), program_.mesh, program_.inlined};
   }
 
  private:
-  using Key = std::pair<const Node*, int>;
-  static Key KeyOf(const Var& v) { return {&v.node(), v.index()}; }
-
-  Var Now(const Var& old) const {
-    auto it = now_.find(KeyOf(old));
-    return it == now_.end() ? old : it->second;
-  }
-
   void MakeWhole(int i) {
     const std::shared_ptr<Node>& node = program_.graph.nodes[size_t(i)];
-    std::shared_ptr<Node> now = node;
-    if (std::ranges::any_of(node->inputs, [this](const Var& v) { return !(Now(v) == v); })) {
-      now = std::make_shared<Node>(*node);
-      for (Var& in : now->inputs) in = Now(in);
-      for (size_t o = 0; o < node->outputs.size(); o++) now_[{node.get(), int(o)}] = Var(now, int(o));
-    }
+    std::shared_ptr<Node> now = now_.WithNewInputs(node);
+    if (now != node) now_.Set(*node, now);
     result_.nodes.push_back(std::move(now));
   }
 
@@ -62,7 +49,7 @@ class Chunker {
       auto chunk = std::make_shared<Node>(node);
       for (size_t k = 0; k < node.inputs.size(); k++)
         chunk->inputs[k] =
-            rows.in[k] < 0 ? Now(node.inputs[k]) : ChunkOf(node.inputs[k], rows.in[k], cut, {j, node.phase});
+            rows.in[k] < 0 ? now_.Now(node.inputs[k]) : ChunkOf(node.inputs[k], rows.in[k], cut, {j, node.phase});
       for (size_t o = 0; o < node.outputs.size(); o++) Resize(chunk->outputs[o], rows.out[o], cut.rows(j));
       result_.nodes.push_back(chunk);
       made.push_back(std::move(chunk));
@@ -71,7 +58,7 @@ class Chunker {
       std::vector<Var> chunks;
       chunks.reserve(made.size());
       for (const auto& chunk : made) chunks.emplace_back(chunk, o);
-      if (links_.IsReadWhole(i, o, chosen_)) now_[{&node, o}] = Joined(chunks, rows.out[size_t(o)], cut);
+      if (links_.IsReadWhole(i, o, chosen_)) now_.Set({&node, o}, Joined(chunks, rows.out[size_t(o)], cut));
       made_[{&node, o}] = std::move(chunks);
     }
   }
@@ -96,7 +83,7 @@ class Chunker {
     std::tuple key{&v.node(), v.index(), dim, cut.pieces, want.chunk, want.phase};
     if (auto it = cut_.find(key); it != cut_.end()) return it->second;
     bool broadcast = !from && v.node().op == Op::kBroadcast;
-    return cut_[key] = broadcast ? BroadcastChunk(v, dim, cut, want) : Sliced(Now(v), dim, cut, want);
+    return cut_[key] = broadcast ? BroadcastChunk(v, dim, cut, want) : Sliced(now_.Now(v), dim, cut, want);
   }
 
   // Returns the same broadcast of fewer rows, for one that is not computed in chunks itself.
@@ -107,7 +94,7 @@ class Chunker {
     chunk->phase = want.phase;
     if (added == dim) {
       chunk->attrs.Set({"size", cut.rows(want.chunk)});
-      chunk->inputs[0] = Now(node.inputs[0]);
+      chunk->inputs[0] = now_.Now(node.inputs[0]);
     } else {
       chunk->inputs[0] = ChunkOf(node.inputs[0], dim < added ? dim : dim - 1, cut, want);
     }
@@ -177,8 +164,8 @@ class Chunker {
   const LocalProgram& program_;
   Links links_;
   std::vector<std::optional<InChunks>> chosen_;
-  absl::flat_hash_map<Key, Var> now_;                                          // the values that are read as a whole
-  absl::flat_hash_map<Key, std::vector<Var>> made_;                            // the chunks of results
+  Replacements now_;                                                           // the values that are read as a whole
+  absl::flat_hash_map<ValueKey, std::vector<Var>> made_;                       // the chunks of results
   std::map<std::tuple<const Node*, int, int, int64_t, int, Phase>, Var> cut_;  // chunks of whole values
   Graph result_;
 };

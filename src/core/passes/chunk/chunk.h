@@ -20,7 +20,7 @@
 // take less time than the part of its collectives that other chunks hide, and its chunks must be large. Chunks of the
 // backward pass must save more than gradients of weights hide without them (Interleave).
 #pragma once
-#include "weft/core/transforms/partition.h"
+#include "weft/core/ir/local_program.h"
 
 namespace weft {
 

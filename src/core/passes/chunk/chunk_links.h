@@ -5,8 +5,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "weft/core/ir/local_program.h"
 #include "weft/core/passes/chunk/chunk_rows.h"
-#include "weft/core/transforms/partition.h"
 
 namespace weft {
 
