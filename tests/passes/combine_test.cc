@@ -130,6 +130,28 @@ TEST(Combine, JoinsQueriesKeysAndValuesAndTheMlp) {
   }
 }
 
+// Gradients are joined before ranks add them, by however many collectives.
+TEST(Combine, JoinsWhatSeveralAxesAdd) {
+  Combined c(JobOf("llama", DType::kBF16, DType::kF32), {.dp = 2, .fsdp = Fsdp::kFull, .replicate = 2});
+  for (Op op : {Op::kReduceScatter, Op::kAllReduce})
+    EXPECT_EQ(Count(c.before.graph, op) - Count(c.after.graph, op), 3 * kLayers) << Name(op);
+}
+
+// The gradients of two half batches are joined before they are added, so that a GPU's product still adds the other one.
+TEST(Combine, AddsGradientsOfHalvesInProducts) {
+  KernelTable table;
+  cuda::AddPlannedRows(table);
+  Job job = JobOf("llama", DType::kBF16, DType::kF32);
+  for (const Layout& layout : {Layout{.tp = 2, .sequence_parallel = true, .overlap = OverlapMode::kHalves},
+                               {.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .overlap = OverlapMode::kHalves}}) {
+    LocalProgram program = TrainingStep(job.model, OptionsOf(job, layout)).step();
+    Graph single = Fuse(program, table).graph, joined = Fuse(Combine(program, table), table).graph;
+    EXPECT_LE(Count(joined, Op::kAdd), Count(single, Op::kAdd)) << Describe(layout);
+    int64_t sums = Count(single, Op::kReduceScatter) - Count(joined, Op::kReduceScatter);
+    EXPECT_EQ(sums, layout.fsdp == Fsdp::kFull ? 3 * kLayers : 0) << Describe(layout);
+  }
+}
+
 // On a GPU, whose kernels fuse, no part of a value is copied but weights that are not cast.
 TEST(Combine, CopiesNoPartsOnAGpu) {
   KernelTable table;

@@ -1,5 +1,7 @@
 #include "weft/core/passes/combine/combine.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <utility>
 #include <vector>
@@ -8,12 +10,10 @@
 #include "weft/core/ir/verify.h"
 #include "weft/core/passes/combine/shared_products.h"
 #include "weft/core/passes/made_for.h"
+#include "weft/core/passes/replacements.h"
 
 namespace weft {
 namespace {
-
-using Key = std::pair<const Node*, int>;  // an output of a node
-Key KeyOf(const Var& v) { return {&v.node(), v.index()}; }
 
 class Combiner {
  public:
@@ -25,10 +25,8 @@ class Combiner {
     std::vector<SharedProducts::Family> families = products_.Find();
     for (const SharedProducts::Family& family : families) {
       for (const Products& products : family.shared) ReplaceShared(products);
-      for (const ProductSum& sum : family.sums) {
-        ReplaceSum(sum);
-        ReplaceGradients(sum.products);
-      }
+      for (const ProductSum& sum : family.sums) ReplaceSum(sum);
+      for (const SharedProducts::Gradients& gradients : products_.GradientsOf(family)) ReplaceGradients(gradients);
     }
     return families.empty() ? program_ : Rebuilt();
   }
@@ -36,8 +34,8 @@ class Combiner {
  private:
   // Returns the parts as one value. Parts that are gathered alike are joined before.
   Var Joined(const std::vector<Var>& parts, int dim) {
-    std::vector<Key> keys;
-    for (const Var& part : parts) keys.push_back(KeyOf(part));
+    std::vector<ValueKey> keys(parts.size());
+    std::ranges::transform(parts, keys.begin(), KeyOf);
     auto it = joined_.find(keys);
     if (it != joined_.end()) return it->second;
     const Node& first = parts[0].node();
@@ -45,8 +43,8 @@ class Combiner {
         parts, [&](const Var& part) { return part.node().op == Op::kAllGather && part.node().attrs == first.attrs; });
     std::shared_ptr<Node> made;
     if (gathered && first.attrs.Int("dim") != dim) {
-      std::vector<Var> shards;
-      for (const Var& part : parts) shards.push_back(part.node().inputs[0]);
+      std::vector<Var> shards(parts.size());
+      std::ranges::transform(parts, shards.begin(), [](const Var& part) { return part.node().inputs[0]; });
       made = MadeFor(first, Op::kAllGather, first.attrs, {Joined(shards, dim)}, JoinedInfo(parts, dim));
     } else {
       made = MadeFor(first, Op::kConcat, {{"dim", dim}, {"packed", 0}}, parts, JoinedInfo(parts, dim));
@@ -61,7 +59,7 @@ class Combiner {
       const ValueInfo& info = part.node().outputs[size_t(part.index())];
       int64_t length = info.global[size_t(dim)];
       Attrs attrs{{"dim", dim}, {"start", start}, {"length", length}, {"packed", local}};
-      instead_[KeyOf(part)] = Var(MadeFor(part.node(), Op::kSlice, std::move(attrs), {whole}, info), 0);
+      instead_.Set(KeyOf(part), Var(MadeFor(part.node(), Op::kSlice, std::move(attrs), {whole}, info), 0));
       start += length, local += info.shape[size_t(dim)];
     }
   }
@@ -83,18 +81,26 @@ class Combiner {
   }
 
   // Joins the gradients of weights too, before ranks add them.
-  void ReplaceGradients(const Products& products) {
-    auto [gradients, read] = products_.GradientsOf(products);
-    if (gradients.nodes.empty()) return;
-    const Node& first = *gradients.nodes[0];
-    std::vector<Var> results = ResultsOf(gradients);
-    Var dy = Joined(OperandsOf(products, 0), products.dim);
-    Var all(MadeFor(first, Op::kEinsum, first.attrs, {dy, first.inputs[1]}, JoinedInfo(results, gradients.dim)), 0);
-    PutAt(results, all);
-    if (const Node& collective = read[0].node(); &collective != &first)
-      all = Var(MadeFor(collective, collective.op, collective.attrs, {all}, JoinedInfo(read, gradients.dim)), 0);
-    PutAt(read, all);
-    Cut(all, read, gradients.dim);
+  void ReplaceGradients(const SharedProducts::Gradients& gradients) {
+    int dim = gradients.dim();
+    Var all;
+    for (const auto& [products, operand_dim, sums] : gradients.terms) {
+      const Node& first = *products.nodes[0];
+      std::vector<Var> results = ResultsOf(products);
+      Var dy = Joined(OperandsOf(products, 0), operand_dim);
+      Var term(MadeFor(first, Op::kEinsum, first.attrs, {dy, first.inputs[1]}, JoinedInfo(results, dim)), 0);
+      PutAt(results, term);
+      all = all.defined() ? Instead(sums, {all, term}, dim) : term;
+    }
+    for (const std::vector<Var>& sent : gradients.sent) all = Instead(sent, {all}, dim);
+    Cut(all, gradients.read(), dim);
+  }
+  // Returns what one node makes of joined operands, in place of the results of nodes that are alike.
+  Var Instead(const std::vector<Var>& results, std::initializer_list<Var> operands, int dim) {
+    const Node& first = results[0].node();
+    Var made(MadeFor(first, first.op, first.attrs, operands, JoinedInfo(results, dim)), 0);
+    PutAt(results, made);
+    return made;
   }
 
   void ReplaceSum(const ProductSum& sum) {
@@ -103,7 +109,7 @@ class Combiner {
     Var weight = Joined(OperandsOf(sum.products, 1), sum.products.weight_dim);
     Var total(MadeFor(root, Op::kEinsum, first.attrs, {dy, weight}, root.outputs[0]), 0);
     for (const Var& term : sum.rest) total = Var(MadeFor(root, Op::kAdd, {}, {total, term}, root.outputs[0]), 0);
-    instead_[{&root, 0}] = total;
+    instead_.Set({&root, 0}, total);
     put_at_[&root].push_back(total.node_ptr());
   }
 
@@ -115,14 +121,11 @@ class Combiner {
         for (const auto& made : it->second) Place(made);
     }
     Graph combined = std::move(result_);
-    for (auto [from, to] :
-         {std::pair{&program_.graph.outputs, &combined.outputs}, {&program_.graph.writes, &combined.writes}})
-      for (const NamedValue& named : *from) to->push_back({named.name, Now(named.value)});
+    CarryNames(program_.graph, combined, [this](const Var& v) { return Now(v); });
     return {RemoveDead(combined), program_.mesh, program_.inlined};
   }
   Var Now(const Var& old) {
-    auto it = instead_.find(KeyOf(old));
-    const Var& v = it == instead_.end() ? old : it->second;
+    Var v = instead_.Now(old);
     return Var(Place(v.node_ptr()), v.index());
   }
   std::shared_ptr<Node> Place(const std::shared_ptr<Node>& node) {
@@ -146,9 +149,9 @@ class Combiner {
 
   const LocalProgram& program_;
   SharedProducts products_;
-  std::map<std::vector<Key>, Var> joined_;
+  std::map<std::vector<ValueKey>, Var> joined_;
   absl::flat_hash_map<const Node*, size_t> position_;
-  absl::flat_hash_map<Key, Var> instead_;
+  Replacements instead_;
   absl::flat_hash_map<const Node*, std::vector<std::shared_ptr<Node>>> put_at_;  // by a node: what is placed after it
   absl::flat_hash_map<const Node*, std::shared_ptr<Node>> placed_;
   Graph result_;

@@ -11,8 +11,8 @@
 // All readers of the results must accept slices. Both the products and the sum of their gradients must be there,
 // because a program without gradients would copy the weights for little gain.
 #pragma once
+#include "weft/core/ir/local_program.h"
 #include "weft/core/runtime/kernel.h"
-#include "weft/core/transforms/partition.h"
 
 namespace weft {
 

@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kNoDim = -1;
 
-std::pair<const Node*, int> KeyOf(const Var& v) { return {&v.node(), v.index()}; }
 const ValueInfo& InfoOf(const Var& v) { return v.node().outputs[size_t(v.index())]; }
 
 // Returns the name of the parameter that a weight is, or is cast or gathered from along other dims than `dim`; "" if
@@ -66,13 +65,13 @@ bool FindDims(Products& products) {
 }  // namespace
 
 std::vector<Var> OperandsOf(const Products& products, size_t operand) {
-  std::vector<Var> values;
-  for (const auto& node : products.nodes) values.push_back(node->inputs[operand]);
+  std::vector<Var> values(products.nodes.size());
+  std::ranges::transform(products.nodes, values.begin(), [operand](const auto& node) { return node->inputs[operand]; });
   return values;
 }
 std::vector<Var> ResultsOf(const Products& products) {
-  std::vector<Var> values;
-  for (const auto& node : products.nodes) values.emplace_back(node, 0);
+  std::vector<Var> values(products.nodes.size());
+  std::ranges::transform(products.nodes, values.begin(), [](const auto& node) { return Var(node, 0); });
   return values;
 }
 
@@ -135,7 +134,7 @@ bool SharedProducts::IsEven(const ValueInfo& info, int dim) const {
 // first n.
 void SharedProducts::FindShared(std::map<Weights, Family>& families) const {
   std::vector<Products> groups;
-  std::map<std::pair<Key, std::string>, size_t> group_of;
+  std::map<std::pair<ValueKey, std::string>, size_t> group_of;
   for (const auto& node : program_.graph.nodes) {
     if (!IsProduct(*node) || node->phase != Phase::kForward) continue;
     auto [it, is_new] = group_of.emplace(std::pair(KeyOf(node->inputs[0]), node->attrs.Text("eq")), groups.size());
@@ -212,7 +211,8 @@ Products SharedProducts::ProductsOfGradients(const Products& products) const {
   gradients.dim = int(at);
   return gradients;
 }
-// Returns what ranks make of the values by one collective each, which are alike; empty if others read the values.
+// Returns what ranks make of the values by one collective each, if these are alike; empty if others read the values, or
+// the results do not fit.
 std::vector<Var> SharedProducts::SentOf(const std::vector<Var>& values, int dim) const {
   std::vector<Var> sent;
   for (const Var& value : values) {
@@ -224,15 +224,40 @@ std::vector<Var> SharedProducts::SentOf(const std::vector<Var>& values, int dim)
       return {};
     sent.emplace_back(readers[0], 0);
   }
-  return sent;
+  return Fits(sent, dim) ? sent : std::vector<Var>();
 }
-SharedProducts::Gradients SharedProducts::GradientsOf(const Products& products) const {
-  Products gradients = ProductsOfGradients(products);
-  if (gradients.nodes.empty()) return {};
-  std::vector<Var> results = ResultsOf(gradients), read = SentOf(results, gradients.dim);
-  if (read.empty()) read = results;
-  if (!Fits(results, gradients.dim) || !Fits(read, gradients.dim) || !AllTakeSlices(read)) return {};
-  return {std::move(gradients), std::move(read)};
+// Adds the term if each of its results is only added to the sum so far.
+bool SharedProducts::Add(Gradients& gradients, Gradients::Term term) const {
+  std::vector<Var> sums;
+  if (term.products.dim != gradients.dim() || term.sums.size() != gradients.sums().size()) return false;
+  for (size_t i = 0; i < term.sums.size(); i++) {
+    const Var &result = term.sums[i], &before = gradients.sums()[i];
+    const Readers &readers = ReadersOf(result), &others = ReadersOf(before);
+    bool added = readers.size() == 1 && others.size() == 1 && readers[0] && readers[0] == others[0] &&
+                 readers[0]->op == Op::kAdd && result.dtype() == before.dtype();
+    if (!added) return false;
+    sums.emplace_back(readers[0], 0);
+  }
+  if (!Fits(sums, term.products.dim)) return false;
+  term.sums = std::move(sums);
+  gradients.terms.push_back(std::move(term));
+  return true;
+}
+std::vector<SharedProducts::Gradients> SharedProducts::GradientsOf(const Family& family) const {
+  std::vector<Gradients> found;
+  for (const ProductSum& sum : family.sums) {
+    Products products = ProductsOfGradients(sum.products);
+    std::vector<Var> results = ResultsOf(products);
+    if (products.nodes.empty() || !Fits(results, products.dim)) continue;
+    Gradients::Term term{std::move(products), sum.products.dim, std::move(results)};
+    if (std::ranges::none_of(found, [&](Gradients& gradients) { return Add(gradients, term); }))
+      found.push_back({.terms = {std::move(term)}});
+  }
+  for (Gradients& gradients : found)
+    for (std::vector<Var> sent = gradients.sums(); !(sent = SentOf(sent, gradients.dim())).empty();)
+      gradients.sent.push_back(sent);
+  std::erase_if(found, [this](const Gradients& gradients) { return !AllTakeSlices(gradients.read()); });
+  return found;
 }
 
 }  // namespace weft

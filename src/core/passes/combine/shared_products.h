@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "weft/core/ir/local_program.h"
+#include "weft/core/passes/replacements.h"
 #include "weft/core/runtime/kernel.h"
-#include "weft/core/transforms/partition.h"
 
 namespace weft {
 
@@ -39,21 +40,27 @@ class SharedProducts {
     std::vector<Products> shared;
     std::vector<ProductSum> sums;
   };
-  // The products of weights' gradients: dw[k.., n..] of each dy[.., n..] and of one other value, joined along the first
-  // n. `read` is what others read of them: the results, or what ranks make of each by one collective.
+  // Gradients of weights: the products dw[k.., n..] of each dy[.., n..] and of one other value, joined along the first
+  // n. Their results are added part by part if there are several terms.
   struct Gradients {
-    Products products;
-    std::vector<Var> read;
+    struct Term {
+      Products products;
+      int operand_dim = 0;    // of each dy
+      std::vector<Var> sums;  // of this term and those before it
+    };
+    std::vector<Term> terms;
+    std::vector<std::vector<Var>> sent;  // what ranks make of the last sums, by one collective after the other
+    const std::vector<Var>& sums() const { return terms.back().sums; }
+    const std::vector<Var>& read() const { return sent.empty() ? sums() : sent.back(); }  // what others read
+    int dim() const { return terms[0].products.dim; }
   };
 
   SharedProducts(const LocalProgram& program, const KernelTable& kernels);
   std::vector<Family> Find() const;
-  // Returns those of the first operands of a sum's products; without nodes if there are none, or not all readers take
-  // slices.
-  Gradients GradientsOf(const Products& products) const;
+  // Returns the gradients of a family's weights that can be joined: all readers take slices.
+  std::vector<Gradients> GradientsOf(const Family& family) const;
 
  private:
-  using Key = std::pair<const Node*, int>;   // an output of a node
   using Weights = std::vector<std::string>;  // the names of the parameters that products multiply by
   using Readers = absl::InlinedVector<std::shared_ptr<Node>, 2>;
 
@@ -67,11 +74,12 @@ class SharedProducts {
   void Collect(const Node& add, ProductSum& sum) const;
   bool CanJoin(const Products& products) const;
   Products ProductsOfGradients(const Products& products) const;
+  bool Add(Gradients& gradients, Gradients::Term term) const;
   std::vector<Var> SentOf(const std::vector<Var>& values, int dim) const;
 
   const LocalProgram& program_;
   const KernelTable& kernels_;
-  absl::flat_hash_map<Key, Readers> readers_;  // null: an output or a write
+  absl::flat_hash_map<ValueKey, Readers> readers_;  // null: an output or a write
 };
 
 }  // namespace weft
