@@ -27,14 +27,27 @@ nlohmann::ordered_json JsonOf(const CommLine& l) {
           {"scope", l.scope},       {"line", l.line}};
 }
 
+// Returns the waits that take more than a thousandth of the step, longest first, and at most five.
+std::vector<Wait> LongestWaits(const StepTime& time) {
+  std::vector<Wait> waits = time.waits;
+  std::erase_if(waits, [&](const Wait& wait) { return wait.ms < 1e-3 * time.total; });
+  std::ranges::stable_sort(waits, [](const Wait& a, const Wait& b) { return a.ms > b.ms; });
+  if (waits.size() > 5) waits.resize(5);
+  return waits;
+}
+
 std::string TimeJson(const PlanReport& r) {
   if (!r.time) return "";
   const StepTime& t = *r.time;
   nlohmann::ordered_json parts = {{"products", t.products},    {"attention", t.attention},
                                   {"other_kernels", t.memory}, {"exposed_collectives", t.exposed},
                                   {"slower_kernels", t.lost},  {"collectives", t.collectives}};
-  return fmt::format("  \"step_ms\": {},\n  \"parts_ms\": {},\n  \"tokens_per_s\": {},\n",
-                     nlohmann::json(t.total).dump(), parts.dump(), nlohmann::json(TokensPerSecond(r)).dump());
+  nlohmann::ordered_json waits = nlohmann::json::array();
+  for (const Wait& w : LongestWaits(t))
+    waits.push_back({{"ms", w.ms}, {"times", w.times}, {"kernel", w.kernel}, {"collective", w.collective}});
+  return fmt::format("  \"step_ms\": {},\n  \"parts_ms\": {},\n  \"waits\": {},\n  \"tokens_per_s\": {},\n",
+                     nlohmann::json(t.total).dump(), parts.dump(), waits.dump(),
+                     nlohmann::json(TokensPerSecond(r)).dump());
 }
 
 std::string PlaceOf(const Node& node) {
@@ -127,6 +140,9 @@ std::string TimeText(const PlanReport& r) {
     text += fmt::format("  {:20} {:>9.4g} ms  {:>3.0f} %\n", name, ms, 100 * ms / t.total);
   if (t.exposed < t.collectives)
     text += fmt::format("  {:20} {:>9.4g} ms, while kernels run\n", "hidden collectives", t.collectives - t.exposed);
+  for (const Wait& w : LongestWaits(t))
+    text += fmt::format("  {:20} {:>9.4g} ms, {}: {}, for {}\n", "kernels wait", w.ms,
+                        w.times == 1 ? "once" : fmt::format("{} times", w.times), w.kernel, w.collective);
   return text + fmt::format("  by rates of {}\n", r.rates);
 }
 

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "weft/core/base/hash.h"
 #include "weft/core/compile/call_cost.h"
 #include "weft/core/compile/comm_plan.h"
+#include "weft/core/passes/block.h"
 
 namespace weft {
 namespace {
@@ -35,6 +39,13 @@ std::string NameOf(const Plan& plan, const PlannedCalls& calls, const PlannedCal
   StableHash hash;
   for (size_t i = 0; i < batch.count; i++) hash.Mix(text(batch.first + i));
   return fmt::format("{} and {} more, {:016x}", name, batch.count - 1, hash.value());
+}
+
+std::string PlaceOf(const Node& node) {
+  std::vector<std::string> parts = absl::StrSplit(node.scope ? *node.scope : "", '.');
+  for (std::string& part : parts)
+    if (IsBlockNumber(part)) part = "*";
+  return fmt::format("{} in {}", Name(node.op), absl::StrJoin(parts, "."));
 }
 
 void AddTransfers(const Node& node, int ranks, BatchWork& work) {
@@ -75,6 +86,7 @@ BatchWork WorkOf(const Plan& plan, const PlannedCalls& calls, const PlannedCalls
   const Node& first = *plan.steps[batch.first].node;
   BatchWork work{.op = first.op, .dtype = first.inputs.empty() ? first.outputs[0].dtype : first.inputs[0].dtype()};
   work.name = NameOf(plan, calls, batch);
+  work.place = PlaceOf(first);
   if (batch.axis) {
     work.kind = WorkClass::kCollective;
     work.ranks = mesh.sizes[size_t(*batch.axis)];

@@ -19,6 +19,14 @@ double& PartOf(WorkClass kind, StepTime& time) {
   Fail("a class of work without a time");
 }
 
+void Add(const Wait& wait, std::vector<Wait>& waits) {
+  auto same = [&](const Wait& w) { return w.kernel == wait.kernel && w.collective == wait.collective; };
+  auto it = std::ranges::find_if(waits, same);
+  if (it == waits.end()) it = waits.insert(it, {wait.kernel, wait.collective, 0, 0});
+  it->ms += wait.ms;
+  it->times += wait.times;
+}
+
 }  // namespace
 
 StepTime& StepTime::operator+=(const StepTime& other) {
@@ -29,6 +37,7 @@ StepTime& StepTime::operator+=(const StepTime& other) {
   collectives += other.collectives;
   exposed += other.exposed;
   lost += other.lost;
+  for (const Wait& wait : other.waits) Add(wait, waits);
   return *this;
 }
 
@@ -60,6 +69,11 @@ StepTime Simulate(const OverlapPlan& overlap, std::span<const BatchWork> batches
     PartOf(batches[i].kind, time) += ms[i];
     if (overlap.entries[i].lane != OverlapPlan::kMain) continue;
     bool moves = batches[i].kind == WorkClass::kCollective;
+    if (when[i].begin - now > 1e-3) {
+      auto ends = [&](size_t other) { return when[other].end; };
+      size_t last = *std::ranges::max_element(overlap.entries[i].waits_for, {}, ends);
+      Add({batches[i].place, batches[last].place, when[i].begin - now, 1}, time.waits);
+    }
     time.exposed += when[i].begin - now + (moves ? ms[i] : 0);
     now = when[i].end;
   }

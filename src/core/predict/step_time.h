@@ -1,12 +1,20 @@
 // StepTime: how long a plan would take, from the times of its parts.
 #pragma once
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "weft/core/predict/rates.h"
 
 namespace weft {
+
+// How long one kernel waits for collectives in all blocks together.
+struct Wait {
+  std::string kernel, collective;  // as BatchWork::place
+  double ms = 0;
+  int64_t times = 0;
+};
 
 // Milliseconds. All of a step on one rank, if the ranks take the same time.
 struct StepTime {
@@ -15,6 +23,7 @@ struct StepTime {
   double collectives = 0;                          // that collectives take, on all lanes together
   double exposed = 0;                              // that no kernel runs, since all wait for collectives
   double lost = 0;                                 // that kernels take longer while collectives run
+  std::vector<Wait> waits;                         // for collectives on lanes, of a microsecond or more
 
   StepTime& operator+=(const StepTime& other);
   StepTime operator*(int64_t times) const;
