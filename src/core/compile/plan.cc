@@ -110,20 +110,37 @@ class Planner {
   // Whether a step is a collective that runs at the same time as the steps after it.
   bool GoesOn(const Node& node) const { return IsCollective(node.op) && runtime_.Overlaps(); }
 
-  // Memory that a collective reads last is kept until the result is read or the second bucket after its own begins. A
-  // step that took the memory earlier would have to wait for the collective.
+  // Memory that a collective reads last is kept until a kernel reads the result or the second bucket after its own
+  // begins. A step that took the memory earlier would have to wait for the collective. Only buckets of the same axis
+  // count, which run one after the other, and no much smaller ones, which are over when the bucket before them is.
   void TakeBack(const Node& node, int i) {
-    bool begins = GoesOn(node) && (plan_.steps.empty() || plan_.steps.back().node->op != node.op);
-    if (begins) bucket_++;
-    std::erase_if(lent_, [&](const Lent& lent) {
-      bool over = lent.first_reader <= i || lent.bucket + 2 <= bucket_;
+    bool begins = GoesOn(node) && (plan_.steps.empty() || !InOneBucket(*plan_.steps.back().node, node));
+    if (begins) bucket_ = {node.attrs.Int("axis"), BucketBytes(i)};
+    std::erase_if(lent_, [&](Lent& lent) {
+      lent.later += begins && lent.bucket.axis == bucket_.axis && bucket_.bytes * 32 >= lent.bucket.bytes;
+      bool over = lent.first_kernel <= i || lent.later == 2;
       if (over) blocks_.Release(lent.block);
       return over;
     });
   }
+  static bool InOneBucket(const Node& a, const Node& b) {
+    return a.op == b.op && a.attrs.Int("axis") == b.attrs.Int("axis");
+  }
+  // Returns how many bytes the collectives read that begin with node i.
+  size_t BucketBytes(int i) const {
+    const Node& first = *graph_.nodes[size_t(i)];
+    size_t bytes = 0;
+    for (; i < int(graph_.nodes.size()); i++) {
+      const Node& node = *graph_.nodes[size_t(i)];
+      if (values_.NeedsNoStep(node)) continue;
+      if (!InOneBucket(first, node)) break;
+      bytes += values_.At(node.inputs[0]).bytes();
+    }
+    return bytes;
+  }
   void Release(size_t block, const Node* lender) {
     if (!lender) return blocks_.Release(block);
-    lent_.push_back({block, bucket_, values_.at(values_.IdOf(*lender, 0)).first_use});
+    lent_.push_back({block, bucket_, values_.at(values_.IdOf(*lender, 0)).first_kernel});
   }
 
   void PlanWorkspace(Step& step) {
@@ -234,12 +251,19 @@ class Planner {
     const Node* lender;
   };
   std::vector<Held> held_;  // workspaces of the latest steps that share one op, and what such collectives read last
+  // Collectives that run at the same time as later steps, and one after the other.
+  struct Bucket {
+    int64_t axis = 0;
+    size_t bytes = 0;  // that they read
+  };
   struct Lent {
     size_t block;
-    int bucket, first_reader;
+    Bucket bucket;
+    int first_kernel;
+    int later = 0;  // buckets that have begun since
   };
   std::vector<Lent> lent_;
-  int bucket_ = 0;                // the latest bucket of collectives that run at the same time as later steps
+  Bucket bucket_;                 // the latest
   const Node* lender_ = nullptr;  // the collective being planned, if it runs at the same time as later steps
   bool holds_ = false;            // the operands being freed are of a collective that may join the next ones
   size_t workspaces_ = 0;         // total bytes of the workspaces in held_

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "weft/core/ir/collective_row.h"
+
 namespace weft {
 
 PlanValues::PlanValues(const Graph& graph, const Runtime& runtime)
@@ -99,7 +101,8 @@ void PlanValues::FindUses() {
     const Node& node = *graph_.nodes[size_t(i)];
     for (const Var& in : node.inputs) {
       PlanValue& root = RootOf(in);
-      if (!IsView(node) && !IsJoined(node)) root.first_use = std::min(root.first_use, i);
+      bool waits = !IsView(node) && !IsJoined(node) && !IsCollective(node.op);
+      if (waits) root.first_kernel = std::min(root.first_kernel, i);
       root.last_use = i;
     }
   }

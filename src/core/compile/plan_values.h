@@ -14,12 +14,12 @@ namespace weft {
 
 struct PlanValue {
   const Node* node = nullptr;
-  int index = 0;                                    // of the node's results
-  int step = 0;                                     // position of the node that makes it
-  int root = 0;                                     // the value that owns its storage
-  int first_use = std::numeric_limits<int>::max();  // roots only: position of the first reader
-  int last_use = 0;                                 // roots only: position of the last reader
-  Place place;                                      // roots only
+  int index = 0;                                       // of the node's results
+  int step = 0;                                        // position of the node that makes it
+  int root = 0;                                        // the value that owns its storage
+  int first_kernel = std::numeric_limits<int>::max();  // roots only: position of the first reader but collectives
+  int last_use = 0;                                    // roots only: position of the last reader
+  Place place;                                         // roots only
   TensorView view;
   size_t within = 0;  // bytes from the start of the root's storage
 
