@@ -20,14 +20,28 @@
 namespace weft {
 namespace {
 
-// How much less urgent each chunk is than the one before it, in the time of a block. It is about the time of a kernel:
-// else the chunks would move in step, and all of them would wait at the same time.
-constexpr double kChunkLag = 0.1;
+// How much less urgent each part of a batch is than the one before it, in the time of a block. In step, all parts would
+// wait at the same time. How far apart they do best depends on the model, so each is tried.
+constexpr double kLags[] = {0.1, 0, 0.2, 0.3, 0.5};
 
 class Interleaver {
  public:
-  explicit Interleaver(const LocalProgram& program)
-      : program_(program), of_parameters_(OfParameters(program.graph)), items_(program.graph.nodes.size()) {}
+  Interleaver(const LocalProgram& program, double link_time, double lag)
+      : program_(program),
+        link_time_(link_time),
+        lag_(lag),
+        of_parameters_(OfParameters(program.graph)),
+        items_(program.graph.nodes.size()) {}
+
+  // How long the program takes in the order that Run returned.
+  double time() const {
+    double end = now_;
+    for (const auto& [axis, free] : lanes_) end = std::max(end, free);
+    return end;
+  }
+  bool has_parts() const {
+    return std::ranges::any_of(items_, [](const Item& item) { return item.part > 0; });
+  }
 
   LocalProgram Run() {
     Number();
@@ -48,7 +62,7 @@ class Interleaver {
   enum class Kind : uint8_t { kMoves, kOnDemand, kLast };  // kOnDemand: before its first reader
   struct Item {
     Kind kind = Kind::kMoves;
-    int chunk = 0;                     // of the node that it computes a part of
+    int part = 0;                      // of a batch: the number of a chunk or of a half
     std::vector<int> inputs, readers;  // that move
     int missing = 0;                   // inputs that have no place yet
     double time = 0, chain = 0, urgency = 0;
@@ -68,6 +82,7 @@ class Interleaver {
       if (At(i).phase == Phase::kForward) forward_ids_.insert(At(i).id);
     }
     NumberChunks();
+    NumberHalves();
     for (int i = 0; i < size(); i++) {
       Item& item = items_[size_t(i)];
       item.kind = KindOf(i);
@@ -82,7 +97,22 @@ class Interleaver {
   void NumberChunks() {
     absl::flat_hash_map<std::tuple<int64_t, Op, Phase>, int> chunks;
     for (int i = 0; i < size(); i++)
-      if (At(i).op != Op::kLeaf) items_[size_t(i)].chunk = chunks[{At(i).id, At(i).op, At(i).phase}]++;
+      if (At(i).op != Op::kLeaf) items_[size_t(i)].part = chunks[{At(i).id, At(i).op, At(i).phase}]++;
+  }
+  // Finds what depends on the later rows of the step's inputs, and not on the first ones.
+  void NumberHalves() {
+    std::vector<uint8_t> halves(items_.size());  // bits
+    for (int i = 0; i < size(); i++) {
+      for (const Var& in : At(i).inputs) halves[size_t(i)] |= halves[size_t(index_.at(&in.node()))];
+      if (At(i).op == Op::kSlice && IsOfInputs(At(i))) halves[size_t(i)] |= At(i).attrs.Int("start") > 0 ? 2 : 1;
+      if (halves[size_t(i)] == 2) items_[size_t(i)].part++;
+    }
+  }
+  // Whether a value is an input of the step, or is gathered from one.
+  static bool IsOfInputs(const Node& node) {
+    const Node* source = &node.inputs[0].node();
+    while (source->op == Op::kAllGather) source = &source->inputs[0].node();
+    return source->op == Op::kLeaf && !source->attrs.IntOr("parameter", 0);
   }
   // Returns the nodes that move and that this one reads, itself or through nodes on demand.
   std::vector<int> MovingInputs(const Node& node) const {
@@ -110,13 +140,14 @@ class Interleaver {
     return node.op == Op::kLeaf || of_parameters_[size_t(i)] || again ? Kind::kOnDemand : Kind::kMoves;
   }
 
-  // Collectives together take as long as kernels together.
+  // A byte of a collective takes `link_time` as long as one in memory, but all of them no longer than all kernels.
   void SetTimes() {
     double kernels = 0, collectives = 0;
     for (int i = 0; i < size(); i++)
       if (moves(i)) (is_collective(i) ? collectives : kernels) += items_[size_t(i)].time = NodeTime(At(i));
     for (int i = 0; i < size(); i++)
-      if (moves(i) && is_collective(i) && collectives > 0) items_[size_t(i)].time *= kernels / collectives;
+      if (moves(i) && is_collective(i) && collectives > 0)
+        items_[size_t(i)].time *= std::min(link_time_, kernels / collectives);
   }
 
   void SetUrgency() {
@@ -132,7 +163,7 @@ class Interleaver {
       for (int in : item.inputs) latest = std::min(latest, items_[size_t(in)].urgency - items_[size_t(in)].time);
       if (LocalFlops(At(i)) > 0) latest -= slack;
       item.urgency = item.inputs.empty() ? item.chain : std::max(item.chain, latest);
-      item.urgency -= kChunkLag * slack * item.chunk;
+      item.urgency -= lag_ * slack * item.part;
     }
   }
   // The time of a block's nodes in one pass, if all blocks take the same.
@@ -187,6 +218,7 @@ class Interleaver {
   }
 
   const LocalProgram& program_;
+  double link_time_, lag_;
   absl::flat_hash_map<const Node*, int> index_;
   absl::flat_hash_set<int64_t> forward_ids_;
   std::vector<bool> of_parameters_;
@@ -199,10 +231,18 @@ class Interleaver {
 
 }  // namespace
 
-LocalProgram Interleave(const LocalProgram& program) {
-  LocalProgram ordered = Interleaver(program).Run();
-  if (VerifiesPasses()) VerifyLocal(ordered.graph, ordered.mesh);
-  return ordered;
+LocalProgram Interleave(const LocalProgram& program, double link_time) {
+  LocalProgram best;
+  double least = std::numeric_limits<double>::infinity();
+  for (double lag : kLags) {
+    Interleaver interleaver(program, link_time, lag);
+    LocalProgram ordered = interleaver.Run();
+    if (interleaver.time() < least) best = std::move(ordered);
+    least = std::min(least, interleaver.time());
+    if (!interleaver.has_parts()) break;  // there is one order
+  }
+  if (VerifiesPasses()) VerifyLocal(best.graph, best.mesh);
+  return best;
 }
 
 }  // namespace weft
