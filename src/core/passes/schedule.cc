@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "weft/core/ir/collective_row.h"
+#include "weft/core/ir/storage.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/ops/structural.h"
 #include "weft/core/passes/block.h"
@@ -46,8 +48,11 @@ class Scheduler {
     for (int i = 0; i < size(); i++)
       if (std::optional<Move> move = MoveOf(i)) (At(i).op == Op::kAllGather ? gathers : reductions).push_back(*move);
     if (gathers.empty() && reductions.empty()) return program_;
+    for (const std::vector<Move>* moves : {&gathers, &reductions})
+      for (const Move& move : *moves) moves_.insert(move.node);
     PlaceGathers(gathers);
     PlaceReductions(reductions);
+    PlaceSums();
     return {Ordered(), program_.mesh, program_.inlined};
   }
 
@@ -149,8 +154,43 @@ class Scheduler {
       buckets.back().push_back(move);
       leaves.insert(leaf);
     }
-    for (size_t b = 0; b < buckets.size(); b++)
-      Place(buckets[b], {b > 0 ? buckets[b - 1].front().first_reader - 1 : -1, 0, 0});
+    SplitFirst(buckets);
+    for (size_t b = 0; b < buckets.size(); b++) {
+      size_t before = b > 0 ? b - 1 : 0;  // what reads a much smaller bucket, such as that of a norm, takes no time
+      while (before > 0 && BytesIn(buckets[before]) * 32 < BytesIn(buckets[b])) before--;
+      Place(buckets[b], {b > 0 ? buckets[before].front().first_reader - 1 : -1, 0, 0});
+    }
+  }
+  // No block computes while the first block's weights are gathered. So those that it reads first come in a bucket of
+  // their own, and the others while it computes.
+  void SplitFirst(std::vector<std::vector<Move>>& buckets) const {
+    auto first = std::ranges::find_if(
+        buckets, [this](const auto& bucket) { return IsInRepeatedBlock(At(bucket.front().node)); });
+    if (first == buckets.end()) return;
+    std::vector<std::vector<Move>> parts = PartsOf(*first);
+    if (parts.size() < 2) return;
+    std::vector<Move> rest(first->begin() + std::ptrdiff_t(parts[0].size()), first->end());
+    *first = std::move(parts[0]);
+    buckets.insert(first + 1, std::move(rest));
+  }
+  // Cuts a bucket into parts, each as small as it may be with an eighth of the bytes.
+  std::vector<std::vector<Move>> PartsOf(const std::vector<Move>& bucket) const {
+    size_t all = BytesIn(bucket), bytes = 0;
+    std::vector<std::vector<Move>> parts;
+    for (const Move& move : bucket) {
+      if (parts.empty() || bytes * 8 >= all) parts.emplace_back(), bytes = 0;
+      parts.back().push_back(move);
+      bytes += BytesIn({move});
+    }
+    return parts;
+  }
+  size_t BytesIn(const std::vector<Move>& bucket) const {
+    size_t bytes = 0;
+    for (const Move& move : bucket) {
+      const Var& operand = At(move.node).inputs[0];
+      bytes += BytesOf(operand.node().outputs[size_t(operand.index())]);
+    }
+    return bytes;
   }
   std::string LeafOf(const Move& move) const {
     for (const Var& in : At(move.chain.empty() ? move.node : move.chain.front()).inputs)
@@ -188,13 +228,14 @@ class Scheduler {
       int first_reader;
     };
     std::map<Key, Bucket> open;
-    auto close = [this](const Bucket& bucket) { Place(bucket.moves, Ready(bucket.moves.back())); };
+    std::vector<std::vector<Move>> buckets;
     for (const Move& move : reductions) {
       const Node& node = At(move.node);
-      Key key{node.op, node.attrs.Int("axis"), BlockOf(node)};
+      // The node may belong to the optimizer, its operand belongs to the block whose gradient it is.
+      Key key{node.op, node.attrs.Int("axis"), BlockOf(node.inputs[0].node())};
       auto it = open.find(key);
       if (it != open.end() && Ready(move).slot >= it->second.first_reader) {
-        close(it->second);
+        buckets.push_back(std::move(it->second.moves));
         open.erase(it);
         it = open.end();
       }
@@ -202,7 +243,57 @@ class Scheduler {
       it->second.moves.push_back(move);
       it->second.first_reader = std::min(it->second.first_reader, move.first_reader);
     }
-    for (const auto& [key, bucket] : open) close(bucket);
+    for (auto& [key, bucket] : open) buckets.push_back(std::move(bucket.moves));
+    SplitLast(buckets);
+    for (const std::vector<Move>& bucket : buckets) Place(bucket, Behind(bucket.back()));
+  }
+  // No block computes while the gradients of the last block are reduced that has any. So they are reduced in parts,
+  // while the block computes. There is one such block per axis.
+  void SplitLast(std::vector<std::vector<Move>>& buckets) const {
+    std::map<std::pair<Op, int64_t>, size_t> last;
+    for (size_t b = 0; b < buckets.size(); b++) {
+      const Node& node = At(buckets[b].front().node);
+      if (!IsInRepeatedBlock(node)) continue;
+      size_t& latest = last.emplace(std::pair(node.op, node.attrs.Int("axis")), b).first->second;
+      if (Ready(buckets[b].back()) > Ready(buckets[latest].back())) latest = b;
+    }
+    for (const auto& [key, b] : last) {
+      std::vector<std::vector<Move>> parts = PartsOf(buckets[b]);
+      buckets[b] = std::move(parts[0]);
+      buckets.insert(buckets.end(), parts.begin() + 1, parts.end());
+    }
+  }
+  // Returns where a bucket goes of which this is the last to be ready. Kernels wait for other collectives that are
+  // ready then, so those come first.
+  Position Behind(const Move& move) const {
+    Position behind = Ready(move);
+    for (int i = behind.slot + 1; i < size() && (moves_.contains(i) || !IsKernel(At(i))); i++)
+      if (IsCollective(At(i).op) && !moves_.contains(i)) behind = {i, 0, 0};
+    return behind;
+  }
+  static bool IsKernel(const Node& node) {
+    return node.op != Op::kLeaf && !IsAlias(node) && !IsShapeOnly(node) && !IsCollective(node.op);
+  }
+
+  static bool IsOfBackward(const Node& node) { return node.phase != Phase::kOptimizer && node.op != Op::kLeaf; }
+  // Kernels wait for the last gradients until the norm of all is known. So the sums over those that came before are
+  // computed while the last ones are reduced.
+  void PlaceSums() {
+    Position last;
+    for (int i = 0; i < size(); i++)
+      if (IsCollective(At(i).op) && IsOfBackward(At(i).inputs[0].node())) last = std::max(last, positions_[size_t(i)]);
+    if (last.slot < 0) return;
+    Position behind{last.slot, last.depth + 1, ++buckets_};
+    auto is_there = [&](const Var& in) {
+      int i = index_.at(&in.node());
+      return IsLeaf(i) || (moves_.contains(i) && positions_[size_t(i)].slot < last.slot);
+    };
+    for (int i = last.slot + 1; i < size(); i++) {
+      const Node& node = At(i);
+      bool is_sum = node.phase == Phase::kOptimizer && IsKernel(node) && !node.inputs.empty() &&
+                    node.outputs.size() == 1 && node.outputs[0].shape.empty();
+      if (is_sum && std::ranges::all_of(node.inputs, is_there)) positions_[size_t(i)] = behind;
+    }
   }
 
   Graph Ordered() const {
@@ -220,6 +311,7 @@ class Scheduler {
   absl::flat_hash_map<const Node*, int> index_;
   std::vector<std::set<int>> readers_;  // per node; outputs and writes count as read at the program's end
   std::vector<Position> positions_;
+  absl::flat_hash_set<int> moves_;  // the collectives that move
   int buckets_ = 0;
 };
 
