@@ -21,8 +21,8 @@ namespace weft {
 namespace {
 
 // How much less urgent each part of a batch is than the one before it, in the time of a block. In step, all parts would
-// wait at the same time. How far apart they do best depends on the model, so each is tried.
-constexpr double kLags[] = {0.1, 0, 0.2, 0.3, 0.5};
+// wait at the same time. How far apart they do best, and which one first, depends on the model, so each lag is tried.
+constexpr double kLags[] = {0.1, 0, 0.2, 0.3, 0.5, -0.1, -0.2, -0.3};
 
 class Interleaver {
  public:

@@ -20,8 +20,8 @@
 // whatever they measure.
 //
 // Parts of a batch, halves or chunks, must not move in step, or all of them would wait at the same time. So each part
-// is less urgent than the one before it, by a share of a block's time. Of several shares, the one is taken whose order
-// takes the least time.
+// is less or more urgent than the one before it, by a share of a block's time. Of several shares, the one is taken
+// whose order takes the least time.
 #pragma once
 #include "weft/core/ir/local_program.h"
 
