@@ -19,7 +19,7 @@ breach() {
 # program stands last.
 house() {
   cat << 'HOUSE'
-core: host base ir ops runtime transforms passes passes/chunk passes/combine compile/overlap compile predict testing
+core: host base ir ops runtime transforms passes passes/chunk passes/combine passes/schedule compile/overlap compile predict testing
 kernels < core: common cpu cpu/loops cpu/reduce cpu/elementwise cpu/product cpu/attention cpu/norm cpu/loss cpu/random cpu/embedding cpu/indexing cpu/sort cpu/optimizer cpu/backend cuda/plan cuda/measure cuda cuda/device cuda/loops cuda/reduce cuda/elementwise cuda/product cuda/attention cuda/norm cuda/loss cuda/random cuda/embedding cuda/indexing cuda/sort cuda/optimizer cuda/backend
 dist < core: net signals start group group/rows group/stream group/local group/gloo group/nccl group/staged group/standard failure
 parallel < core dist: dtensor nn/plans nn/plans/named nn nn/layers nn/family nn/models optimizer optimizer/rules program step

@@ -12,7 +12,7 @@
 #include "weft/core/ops/ops.h"
 #include "weft/core/passes/fuse.h"
 #include "weft/core/passes/fuse_loss.h"
-#include "weft/core/passes/schedule.h"
+#include "weft/core/passes/schedule/schedule.h"
 #include "weft/core/passes/simplify.h"
 #include "weft/core/runtime/kernel.h"
 #include "weft/core/transforms/partition.h"

@@ -1,7 +1,6 @@
 // The order of a step's collectives on a device that overlaps them with kernels: weights are gathered one block early,
 // gradients are reduced one block at a time, in parts where no other block computes, and other collectives stay where
-// they were. double_training_test shows
-// that values keep their bits.
+// they were. double_training_test shows that values keep their bits.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +17,7 @@
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/passes/fuse.h"
-#include "weft/core/passes/schedule.h"
+#include "weft/core/passes/schedule/schedule.h"
 #include "weft/parallel/step/training_step.h"
 
 namespace weft {
@@ -176,12 +175,10 @@ TEST(Schedule, GathersTheHeadWhileTheLastBlockComputes) {
   EXPECT_LT(head, block);
 }
 
-// Without sharding the optimizer reduces gradients. Each is reduced with those of its block, and the sums of their
-// squares are computed before the last of them is there.
-TEST(Schedule, ReducesAndSumsGradientsOfTheOptimizerEarly) {
+void CheckEarlyGradients(const Layout& layout) {
   Job job{.model = Tiny("llama"), .precision = kMixed};
   job.model.tie_embeddings = false;
-  TrainingStep step(job.model, OptionsOf(job, {.dp = 4}));
+  TrainingStep step(job.model, OptionsOf(job, layout));
   LocalProgram now = Schedule(step.step());
   auto reduced = [&](const char* module) {
     return PositionOf(now, [&](const Node& n) {
@@ -201,6 +198,51 @@ TEST(Schedule, ReducesAndSumsGradientsOfTheOptimizerEarly) {
   EXPECT_TRUE(is_of_embed(sums.back())) << "all others come first";
 }
 
+// Without sharding the optimizer reduces gradients. Each is reduced with those of its block, and the sums of their
+// squares are computed before the last of them is there.
+TEST(Schedule, ReducesAndSumsGradientsOfTheOptimizerEarly) {
+  for (int64_t micro_batch : {0, 1}) CheckEarlyGradients({.dp = 4, .micro_batch = micro_batch});
+}
+
+// With replicas too, a block's gradients are reduced over them before the block before it has computed its own.
+TEST(Schedule, ReducesOverReplicasABlockAtATime) {
+  for (int64_t micro_batch : {0, 1}) {
+    Job job{.model = Tiny("llama"), .precision = kMixed};
+    Layout layout{.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = micro_batch, .replicate = 2};
+    TrainingStep step(job.model, OptionsOf(job, layout));
+    LocalProgram now = Schedule(step.step());
+    std::vector<int> sums = PositionsOf(now, [](const Node& n) {
+      return n.op == Op::kAllReduce && n.scope && n.scope->find("blocks.1.") != n.scope->npos;
+    });
+    int product = PositionsOf(now, [](const Node& n) { return IsProductOf(n, Phase::kBackward, "blocks.0."); }).back();
+    EXPECT_GT(sums.size(), 4u) << micro_batch;
+    for (int sum : sums) EXPECT_LT(sum, product) << micro_batch;
+  }
+}
+
+// Sums of squares read gradients that are joined, in parts or placed by Interleave, as early as others.
+TEST(Schedule, SumsSquaresWhileTheLastGradientsTravel) {
+  Job job{.model = Tiny("llama"), .precision = kMixed, .global_batch = 8, .named_plan = "vocabulary"};
+  job.model = FindFamily("llama")->configure(
+      {.layers = 4, .heads = 4, .kv_heads = 2, .dim = 32, .ffn = 48, .vocab = 64, .context = 16});
+  job.model.tie_embeddings = false;
+  for (bool combine : {false, true})
+    for (OverlapMode overlap : {OverlapMode::kAlways, OverlapMode::kHalves}) {
+      Layout layout{.dp = 4, .fsdp = Fsdp::kFull, .overlap = overlap, .combine = combine};
+      TrainingStep step(job.model, OptionsOf(job, layout));
+      Streamed device(layout, 0, /*planned=*/true);
+      Plan plan = step.Compile(device.runtime(DeviceKind::kCuda, overlap)).step;
+      int early = 0, all = 0;
+      bool computed = false;
+      for (const Step& s : plan.steps) {
+        computed |= s.node->op == Op::kEmbeddingGrad;
+        all += s.node->op == Op::kSumOfSquares;
+        early += s.node->op == Op::kSumOfSquares && !computed;
+      }
+      EXPECT_GT(all, 30) << Describe(layout);
+      EXPECT_GT(early, all / 2) << Describe(layout) << " combine " << combine << ": " << early << " of " << all;
+    }
+}
 // Kernels wait for the gradients of looked up rows, and not for those of the first block.
 TEST(Schedule, SendsActivationsBeforeGradients) {
   Job job{.model = Tiny("llama"), .precision = kMixed, .named_plan = "vocabulary"};

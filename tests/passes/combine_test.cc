@@ -14,7 +14,7 @@
 #include "weft/core/ops/structural.h"
 #include "weft/core/passes/fuse.h"
 #include "weft/core/passes/parts.h"
-#include "weft/core/passes/schedule.h"
+#include "weft/core/passes/schedule/schedule.h"
 #include "weft/core/passes/simplify.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/mesh.h"
@@ -205,7 +205,7 @@ TEST(Combine, TakesNoMoreMemoryThanCopiedWeights) {
   }
 }
 
-// Gathers of a block's weights are issued before the first product of the block before it, as they are one by one.
+// Gathers of a block's weights are issued before the MLP of the block before it computes, as they are one by one.
 TEST(Combine, LetsGathersRunAhead) {
   Job job = JobOf("llama", DType::kBF16, DType::kF32);
   LocalProgram program =
@@ -214,7 +214,7 @@ TEST(Combine, LetsGathersRunAhead) {
     LocalProgram ahead = Schedule(Combine(program, context.kernels(DeviceKind::kCpu)));
     int products = 0, gathers = 0;
     for (const auto& node : ahead.graph.nodes) {
-      bool first_block = node->scope && node->scope->starts_with("blocks.0");
+      bool first_block = node->scope && node->scope->starts_with("blocks.0.mlp");
       products += node->op == Op::kEinsum && node->phase == Phase::kForward && first_block;
       if (node->op != Op::kAllGather || !node->scope || !node->scope->starts_with("blocks.1")) continue;
       EXPECT_EQ(products, 0) << "a gather of " << *node->scope;

@@ -17,7 +17,7 @@
 #include "weft/core/passes/combine/combine.h"
 #include "weft/core/passes/fuse.h"
 #include "weft/core/passes/interleave.h"
-#include "weft/core/passes/schedule.h"
+#include "weft/core/passes/schedule/schedule.h"
 #include "weft/core/passes/simplify.h"
 
 namespace weft {

@@ -10,7 +10,11 @@ bool IsBlockNumber(std::string_view part) {
 
 namespace {
 
-std::string_view ScopeOf(const Node& node) { return node.scope ? std::string_view(*node.scope) : std::string_view(); }
+std::string_view ScopeOf(const Node& node) {
+  std::string_view scope = node.scope ? std::string_view(*node.scope) : std::string_view();
+  size_t dot = node.phase == Phase::kOptimizer ? scope.find('.') : std::string_view::npos;
+  return dot == std::string_view::npos ? scope : scope.substr(dot + 1);
+}
 
 // Returns where the first part that is a number ends, or npos.
 size_t EndOfNumber(std::string_view scope) {

@@ -10,7 +10,8 @@ namespace weft {
 bool IsBlockNumber(std::string_view part);
 
 // Returns "blocks.3" for a node of "blocks.3.mlp.down", and "embed" for one of "embed": the repeated module, or else
-// the outermost one. "" outside modules.
+// the outermost one. "" outside modules. A node of the optimizer belongs to the block whose parameter it updates:
+// "head" if it is of "optimizer.head.weight".
 std::string_view BlockOf(const Node& node);
 // Whether the node is in a repeated module.
 bool IsInRepeatedBlock(const Node& node);

@@ -20,8 +20,10 @@
 namespace weft {
 namespace {
 
-// How much less urgent each part of a batch is than the one before it, in the time of a block. In step, all parts would
-// wait at the same time. How far apart they do best, and which one first, depends on the model, so each lag is tried.
+// How much less urgent each kernel of a part of a batch is than that of the part before it, in the time of a block. In
+// step, all parts would wait at the same time. How far apart they do best, and which one first, depends on the model,
+// so each lag is tried. A kernel inherits the urgency of what it reads, so lags add up along kernels that nothing else
+// waits for: with a negative one, short kernels between a product and a collective run at once.
 constexpr double kLags[] = {0.1, 0, 0.2, 0.3, 0.5, -0.1, -0.2, -0.3};
 
 class Interleaver {
@@ -104,7 +106,8 @@ class Interleaver {
     std::vector<uint8_t> halves(items_.size());  // bits
     for (int i = 0; i < size(); i++) {
       for (const Var& in : At(i).inputs) halves[size_t(i)] |= halves[size_t(index_.at(&in.node()))];
-      if (At(i).op == Op::kSlice && IsOfInputs(At(i))) halves[size_t(i)] |= At(i).attrs.Int("start") > 0 ? 2 : 1;
+      if (At(i).op == Op::kSlice && At(i).attrs.Int("dim") == 0 && IsOfInputs(At(i)))
+        halves[size_t(i)] |= At(i).attrs.Int("start") > 0 ? 2 : 1;
       if (halves[size_t(i)] == 2) items_[size_t(i)].part++;
     }
   }

@@ -9,17 +9,14 @@
 // split: a part is gathered while the first one computes, and reduced while the last one does.
 //
 // Other collectives, which only serve their next reader, stay where they are, and come before reductions that are ready
-// at the same time. Only the order changes, so values keep
-// their bits. The order is the same on all ranks, because their programs are the same.
+// at the same time. Only the order changes, so values keep their bits. The order is the same on all ranks, because
+// their programs are the same.
 #pragma once
-#include <cstdint>
-
 #include "weft/core/ir/local_program.h"
+#include "weft/core/passes/schedule/moves.h"
 
 namespace weft {
 
-// Which collectives move. Interleave has placed all but gathers of weights and reductions of the update.
-enum class Moved : uint8_t { kAll, kNotInterleaved };
 LocalProgram Schedule(const LocalProgram& program, Moved moved = Moved::kAll);
 
 }  // namespace weft

@@ -1,8 +1,7 @@
-#include "weft/core/passes/schedule.h"
+#include "weft/core/passes/schedule/schedule.h"
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include "weft/core/ir/verify.h"
 #include "weft/core/ops/structural.h"
 #include "weft/core/passes/block.h"
+#include "weft/core/passes/schedule/moves.h"
 
 namespace weft {
 namespace {
@@ -27,29 +27,18 @@ struct Position {
   auto operator<=>(const Position&) const = default;
 };
 
-// A collective to move, with the chain of nodes that leads to it and moves with it.
-struct Move {
-  int node;
-  std::vector<int> chain;  // from the operand on, in order
-  int ready;               // the node that the chain starts from; -1: only leaves
-  int first_reader;
-  int level = 0;  // number of reductions in sequence before it
-};
-
 class Scheduler {
  public:
-  Scheduler(const LocalProgram& program, Moved moved) : program_(program), moved_(moved) {}
+  Scheduler(const LocalProgram& program, Moved moved) : program_(program), finder_(program.graph, moved) {}
 
   LocalProgram Run() {
     if (std::ranges::none_of(program_.graph.nodes, [](const auto& node) { return IsCollective(node->op); }))
       return program_;
-    Number();
-    std::vector<Move> gathers, reductions;
-    for (int i = 0; i < size(); i++)
-      if (std::optional<Move> move = MoveOf(i)) (At(i).op == Op::kAllGather ? gathers : reductions).push_back(*move);
+    std::vector<Move> gathers = finder_.Gathers(), reductions = finder_.Reductions();
     if (gathers.empty() && reductions.empty()) return program_;
     for (const std::vector<Move>* moves : {&gathers, &reductions})
       for (const Move& move : *moves) moves_.insert(move.node);
+    for (int i = 0; i < size(); i++) positions_.push_back({IsLeaf(i) ? -1 : i, 0, 0});
     PlaceGathers(gathers);
     PlaceReductions(reductions);
     PlaceSums();
@@ -60,70 +49,6 @@ class Scheduler {
   int size() const { return int(program_.graph.nodes.size()); }
   const Node& At(int i) const { return *program_.graph.nodes[size_t(i)]; }
   bool IsLeaf(int i) const { return At(i).op == Op::kLeaf; }
-
-  void Number() {
-    for (int i = 0; i < size(); i++) {
-      index_[&At(i)] = i;
-      positions_.push_back({IsLeaf(i) ? -1 : i, 0, 0});
-    }
-    readers_.resize(size_t(size()));
-    for (int i = 0; i < size(); i++)
-      for (const Var& in : At(i).inputs) readers_[size_t(index_.at(&in.node()))].insert(i);
-    for (auto* list : {&program_.graph.outputs, &program_.graph.writes})
-      for (const NamedValue& named : *list) readers_[size_t(index_.at(&named.value.node()))].insert(size());
-  }
-
-  // Returns the one operand of a node that is no leaf: -1 if there is none, nullopt if there are several.
-  std::optional<int> OperandOf(int i) const {
-    int found = -1;
-    for (const Var& in : At(i).inputs) {
-      int operand = index_.at(&in.node());
-      if (IsLeaf(operand)) continue;
-      if (found >= 0 && found != operand) return std::nullopt;
-      found = operand;
-    }
-    return found;
-  }
-
-  // Appends the nodes that lead from leaves to node i, and i. Returns whether there are only leaves at their ends, and
-  // on the way only nodes of one operand, or concats of shards that are gathered together.
-  bool ChainTo(int i, std::vector<int>& chain) const {
-    if (IsLeaf(i)) return true;
-    if (IsCollective(At(i).op) || !(OperandOf(i) || IsPacked(At(i).attrs))) return false;
-    for (const Var& in : At(i).inputs)
-      if (!ChainTo(index_.at(&in.node()), chain)) return false;
-    if (std::ranges::find(chain, i) == chain.end()) chain.push_back(i);
-    return true;
-  }
-  std::optional<Move> GatherOf(int i) const {
-    Move move{.node = i, .chain = {}, .ready = -1, .first_reader = *readers_[size_t(i)].begin()};
-    for (const Var& in : At(i).inputs)
-      if (!ChainTo(index_.at(&in.node()), move.chain)) return std::nullopt;
-    return move;
-  }
-
-  // Returns the move of a node, if it is a gather of leaves or any reduction.
-  std::optional<Move> MoveOf(int i) const {
-    const Node& node = At(i);
-    if (!IsCollective(node.op)) return std::nullopt;
-    bool reduces = ReducesOverRanks(node.op);
-    if (reduces && moved_ == Moved::kNotInterleaved && node.phase != Phase::kOptimizer) return std::nullopt;
-    std::optional<int> source = OperandOf(i);
-    if ((!reduces && node.op != Op::kAllGather) || !source || readers_[size_t(i)].empty()) return std::nullopt;
-    if (!reduces) return GatherOf(i);
-    Move move{.node = i, .chain = {}, .ready = -1, .first_reader = *readers_[size_t(i)].begin()};
-    for (int at = *source; at >= 0;) {
-      std::optional<int> operand = OperandOf(at);
-      if (!operand || IsCollective(At(at).op) || readers_[size_t(at)].size() > 1) {
-        move.ready = at;
-        break;
-      }
-      move.chain.push_back(at);
-      at = *operand;
-    }
-    std::reverse(move.chain.begin(), move.chain.end());
-    return move;
-  }
 
   // Puts the collectives of a bucket after the given position. The nodes of their chains that came later go there too,
   // by depth.
@@ -156,7 +81,8 @@ class Scheduler {
     }
     SplitFirst(buckets);
     for (size_t b = 0; b < buckets.size(); b++) {
-      size_t before = b > 0 ? b - 1 : 0;  // what reads a much smaller bucket, such as that of a norm, takes no time
+      // What reads a much smaller bucket, such as that of a norm, takes no time. Both buckets then go to one place.
+      size_t before = b > 0 ? b - 1 : 0;
       while (before > 0 && BytesIn(buckets[before]) * 32 < BytesIn(buckets[b])) before--;
       Place(buckets[b], {b > 0 ? buckets[before].front().first_reader - 1 : -1, 0, 0});
     }
@@ -202,14 +128,9 @@ class Scheduler {
   }
 
   // Reductions of reductions, for example over two axes, are placed after those that feed them.
-  void PlaceReductions(std::vector<Move>& reductions) {
-    absl::flat_hash_map<int, int> level_of;
+  void PlaceReductions(const std::vector<Move>& reductions) {
     int levels = 1;
-    for (Move& move : reductions) {
-      auto operand = level_of.find(move.ready);
-      move.level = level_of[move.node] = operand == level_of.end() ? 0 : operand->second + 1;
-      levels = std::max(levels, move.level + 1);
-    }
+    for (const Move& move : reductions) levels = std::max(levels, move.level + 1);
     for (int level = 0; level < levels; level++) {
       std::vector<Move> now;
       for (const Move& move : reductions)
@@ -231,8 +152,7 @@ class Scheduler {
     std::vector<std::vector<Move>> buckets;
     for (const Move& move : reductions) {
       const Node& node = At(move.node);
-      // The node may belong to the optimizer, its operand belongs to the block whose gradient it is.
-      Key key{node.op, node.attrs.Int("axis"), BlockOf(node.inputs[0].node())};
+      Key key{node.op, node.attrs.Int("axis"), BlockOf(node)};
       auto it = open.find(key);
       if (it != open.end() && Ready(move).slot >= it->second.first_reader) {
         buckets.push_back(std::move(it->second.moves));
@@ -245,10 +165,10 @@ class Scheduler {
     }
     for (auto& [key, bucket] : open) buckets.push_back(std::move(bucket.moves));
     SplitLast(buckets);
-    for (const std::vector<Move>& bucket : buckets) Place(bucket, Behind(bucket.back()));
+    for (const std::vector<Move>& bucket : buckets) Place(bucket, Behind(bucket));
   }
   // No block computes while the gradients of the last block are reduced that has any. So they are reduced in parts,
-  // while the block computes. There is one such block per axis.
+  // while the block computes. There is one such block per op and axis.
   void SplitLast(std::vector<std::vector<Move>>& buckets) const {
     std::map<std::pair<Op, int64_t>, size_t> last;
     for (size_t b = 0; b < buckets.size(); b++) {
@@ -263,11 +183,13 @@ class Scheduler {
       buckets.insert(buckets.end(), parts.begin() + 1, parts.end());
     }
   }
-  // Returns where a bucket goes of which this is the last to be ready. Kernels wait for other collectives that are
-  // ready then, so those come first.
-  Position Behind(const Move& move) const {
-    Position behind = Ready(move);
-    for (int i = behind.slot + 1; i < size() && (moves_.contains(i) || !IsKernel(At(i))); i++)
+  // Returns where a bucket goes: where the last of its operands is ready. Kernels wait for collectives that stay and
+  // are ready then too, so those come first.
+  Position Behind(const std::vector<Move>& bucket) const {
+    Position behind = Ready(bucket.back());
+    int end = size();
+    for (const Move& move : bucket) end = std::min(end, move.first_reader);
+    for (int i = behind.slot + 1; i < end && (moves_.contains(i) || !IsKernel(At(i))); i++)
       if (IsCollective(At(i).op) && !moves_.contains(i)) behind = {i, 0, 0};
     return behind;
   }
@@ -283,17 +205,29 @@ class Scheduler {
     for (int i = 0; i < size(); i++)
       if (IsCollective(At(i).op) && IsOfBackward(At(i).inputs[0].node())) last = std::max(last, positions_[size_t(i)]);
     if (last.slot < 0) return;
-    Position behind{last.slot, last.depth + 1, ++buckets_};
-    auto is_there = [&](const Var& in) {
-      int i = index_.at(&in.node());
-      return IsLeaf(i) || (moves_.contains(i) && positions_[size_t(i)].slot < last.slot);
-    };
+    buckets_++;
     for (int i = last.slot + 1; i < size(); i++) {
       const Node& node = At(i);
       bool is_sum = node.phase == Phase::kOptimizer && IsKernel(node) && !node.inputs.empty() &&
                     node.outputs.size() == 1 && node.outputs[0].shape.empty();
-      if (is_sum && std::ranges::all_of(node.inputs, is_there)) positions_[size_t(i)] = behind;
+      std::vector<int> chain;
+      auto is_there = [&](const Var& in) { return IsReducedBefore(last, finder_.IndexOf(in), chain); };
+      if (!is_sum || !std::ranges::all_of(node.inputs, is_there)) continue;
+      chain.push_back(i);
+      Position to{last.slot, last.depth, buckets_};
+      for (int moved : chain)
+        if (to.depth++; to < positions_[size_t(moved)]) positions_[size_t(moved)] = to;
     }
+  }
+  // Whether node i is a leaf, or what a collective before `last` returns, or a view of that. Appends the views.
+  bool IsReducedBefore(const Position& last, int i, std::vector<int>& chain) const {
+    const Node& node = At(i);
+    if (IsLeaf(i) || IsCollective(node.op)) return IsLeaf(i) || positions_[size_t(i)].slot < last.slot;
+    if (!IsAlias(node) && !IsPacked(node.attrs)) return false;
+    for (const Var& in : node.inputs)
+      if (!IsReducedBefore(last, finder_.IndexOf(in), chain)) return false;
+    chain.push_back(i);
+    return true;
   }
 
   Graph Ordered() const {
@@ -307,9 +241,7 @@ class Scheduler {
   }
 
   const LocalProgram& program_;
-  Moved moved_;
-  absl::flat_hash_map<const Node*, int> index_;
-  std::vector<std::set<int>> readers_;  // per node; outputs and writes count as read at the program's end
+  MoveFinder finder_;
   std::vector<Position> positions_;
   absl::flat_hash_set<int> moves_;  // the collectives that move
   int buckets_ = 0;
