@@ -96,14 +96,14 @@ class Planner {
       step.out.push_back(values_.ViewOf(id));
     }
     for (const Var& in : node->inputs) step.in.push_back(values_.ViewOf(in));
-    lender_ = GoesOn(*node) ? node.get() : nullptr;
+    lender_ = GoesOn(*node) ? Lender{node.get(), bucket_} : Lender();
     PlanWorkspace(step);
     bool joins = MayJoin(runtime_.kernels().Row(node->op), step);
     plan_.steps.push_back(std::move(step));
     for (int id = first; id < end; id++) FreeIfDead(values_.at(id).root, i);
-    holds_ = !lender_ && IsCollective(node->op) && joins;
+    holds_ = !lender_.node && IsCollective(node->op) && joins;
     FreeInputs(*node, i);
-    lender_ = nullptr;
+    lender_ = {};
     holds_ = false;
   }
 
@@ -112,13 +112,14 @@ class Planner {
 
   // Memory that a collective reads last is kept until a kernel reads the result or the second bucket after its own
   // begins. A step that took the memory earlier would have to wait for the collective. Only buckets of the same axis
-  // count, which run one after the other, and no much smaller ones, which are over when the bucket before them is.
+  // count, which run one after the other. One of less than half the bytes counts the less: it is over sooner.
   void TakeBack(const Node& node, int i) {
     bool begins = GoesOn(node) && (plan_.steps.empty() || !InOneBucket(*plan_.steps.back().node, node));
     if (begins) bucket_ = {node.attrs.Int("axis"), BucketBytes(i)};
     std::erase_if(lent_, [&](Lent& lent) {
-      lent.later += begins && lent.bucket.axis == bucket_.axis && bucket_.bytes * 32 >= lent.bucket.bytes;
-      bool over = lent.first_kernel <= i || lent.later == 2;
+      if (begins && lent.bucket.axis == bucket_.axis)
+        lent.later += std::min(1.0, 2 * double(bucket_.bytes) / double(std::max<size_t>(lent.bucket.bytes, 1)));
+      bool over = lent.first_kernel <= i || lent.later >= 2;
       if (over) blocks_.Release(lent.block);
       return over;
     });
@@ -126,7 +127,7 @@ class Planner {
   static bool InOneBucket(const Node& a, const Node& b) {
     return a.op == b.op && a.attrs.Int("axis") == b.attrs.Int("axis");
   }
-  // Returns how many bytes the collectives read that begin with node i.
+  // Returns how many bytes the collectives read or write that begin with node i.
   size_t BucketBytes(int i) const {
     const Node& first = *graph_.nodes[size_t(i)];
     size_t bytes = 0;
@@ -134,13 +135,24 @@ class Planner {
       const Node& node = *graph_.nodes[size_t(i)];
       if (values_.NeedsNoStep(node)) continue;
       if (!InOneBucket(first, node)) break;
-      bytes += values_.At(node.inputs[0]).bytes();
+      bytes += std::max(values_.At(node.inputs[0]).bytes(), values_.at(values_.IdOf(node, 0)).bytes());
     }
     return bytes;
   }
-  void Release(size_t block, const Node* lender) {
-    if (!lender) return blocks_.Release(block);
-    lent_.push_back({block, bucket_, values_.at(values_.IdOf(*lender, 0)).first_kernel});
+  // Collectives that run at the same time as later steps, and one after the other.
+  struct Bucket {
+    int64_t axis = 0;
+    size_t bytes = 0;  // that they read
+  };
+  // A collective that lends its memory, as it runs at the same time as later steps.
+  struct Lender {
+    const Node* node = nullptr;  // null: none
+    Bucket bucket;
+  };
+  void Release(size_t block, const Lender& lender) {
+    if (!lender.node) return blocks_.Release(block);
+    int result = values_.at(values_.IdOf(*lender.node, 0)).root;
+    lent_.push_back({block, lender.bucket, values_.at(result).first_kernel});
   }
 
   void PlanWorkspace(Step& step) {
@@ -197,7 +209,7 @@ class Planner {
     // If the next collective could take this memory, it would depend on the rank's layout whether both join, and all
     // ranks must join the same ones.
     if (holds_)
-      held_.push_back({value.place.offset, nullptr});
+      held_.push_back({value.place.offset, {}});
     else
       Release(value.place.offset, lender_);
   }
@@ -248,25 +260,20 @@ class Planner {
   absl::flat_hash_map<int, bool> freed_;
   struct Held {
     size_t block;
-    const Node* lender;
+    Lender lender;
   };
   std::vector<Held> held_;  // workspaces of the latest steps that share one op, and what such collectives read last
-  // Collectives that run at the same time as later steps, and one after the other.
-  struct Bucket {
-    int64_t axis = 0;
-    size_t bytes = 0;  // that they read
-  };
   struct Lent {
     size_t block;
     Bucket bucket;
     int first_kernel;
-    int later = 0;  // buckets that have begun since
+    double later = 0;  // buckets that have begun since
   };
   std::vector<Lent> lent_;
-  Bucket bucket_;                 // the latest
-  const Node* lender_ = nullptr;  // the collective being planned, if it runs at the same time as later steps
-  bool holds_ = false;            // the operands being freed are of a collective that may join the next ones
-  size_t workspaces_ = 0;         // total bytes of the workspaces in held_
+  Bucket bucket_;          // the latest
+  Lender lender_;          // the collective being planned, if it lends its memory
+  bool holds_ = false;     // the operands being freed are of a collective that may join the next ones
+  size_t workspaces_ = 0;  // total bytes of the workspaces in held_
 };
 
 }  // namespace
