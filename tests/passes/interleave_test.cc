@@ -148,6 +148,8 @@ TEST(Interleave, HidesMoreOfLinksOfKnownSpeed) {
     double known = Waited(nodes(Interleave(program, kLinkTime)), kLinkTime);
     double slow = Waited(nodes(Interleave(program, kSlow)), kLinkTime);
     EXPECT_LT(known, slow) << testing_::Describe(layout);
+    double hidden = 1 - known / (kLinkTime * moved);
+    EXPECT_GT(hidden, mode == OverlapMode::kHalves ? 0.8 : 0.3) << testing_::Describe(layout);
   }
 }
 

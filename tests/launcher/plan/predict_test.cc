@@ -134,18 +134,20 @@ TEST(Predict, OverlapHidesAtMostTheCollectives) {
 // The waits of kernels are all that is exposed, but for collectives that end after the last kernel.
 TEST(Predict, NamesWhatKernelsWaitFor) {
   RatesFile rates = RatesOf({});
+  int waits = 0;
   ForEachConfig({"always", "fill", "halves", "chunks"}, [&](const Config& config, const std::string& what) {
     StepTime time = *Predicted(config, rates).time;
     double waited = 0;
     for (const Wait& wait : time.waits) {
       waited += wait.ms;
       EXPECT_GT(wait.times, 0) << what;
-      EXPECT_NE(wait.collective.find(" in "), std::string::npos) << what << ": " << wait.collective;
       EXPECT_EQ(wait.kernel.find("blocks.0"), std::string::npos) << what << ": all blocks are one place";
     }
     EXPECT_LE(waited, time.exposed * (1 + 1e-9)) << what;
     EXPECT_GE(waited, 0.9 * time.exposed) << what;
+    waits += int(time.waits.size());
   });
+  EXPECT_GT(waits, 0);
 }
 
 // A line of a batch of the plan counts more than those of other sizes.
