@@ -48,7 +48,7 @@ while read -r row _ gpus words && read -r again _ _ flags; do
   echo "shown: $row on $gpus $step tokens, $(grep '^memory per rank' "$dir/out")"
   rows=$((rows + 1))
 done < "$dir/rows"
-[ $rows -eq 21 ] || fail "expected 12 rows on 4 GPUs and 9 on 2, got $rows"
+[ $rows -eq 23 ] || fail "expected 13 rows on 4 GPUs and 10 on 2, got $rows"
 # An unknown row is refused with a list of the rows.
 for words in "none 4" "8b_fsdp_2x8192 2" "1b_tp_4x4096 3" none; do
   code=0
