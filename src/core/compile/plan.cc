@@ -119,7 +119,7 @@ class Planner {
     std::erase_if(lent_, [&](Lent& lent) {
       if (begins && lent.bucket.axis == bucket_.axis)
         lent.later += std::min(1.0, 2 * double(bucket_.bytes) / double(std::max<size_t>(lent.bucket.bytes, 1)));
-      bool over = lent.first_kernel <= i || lent.later >= 2;
+      bool over = lent.first_kernel <= i || lent.later > 1.99;  // a sum of shares rounds
       if (over) blocks_.Release(lent.block);
       return over;
     });
@@ -142,7 +142,7 @@ class Planner {
   // Collectives that run at the same time as later steps, and one after the other.
   struct Bucket {
     int64_t axis = 0;
-    size_t bytes = 0;  // that they read
+    size_t bytes = 0;  // that they read or write
   };
   // A collective that lends its memory, as it runs at the same time as later steps.
   struct Lender {
