@@ -198,6 +198,13 @@ void CheckEarlyGradients(const Layout& layout) {
   EXPECT_TRUE(is_of_embed(sums.back())) << "all others come first";
 }
 
+// Whether no reduce_scatter comes after batch i.
+bool IsLast(const Plan& plan, const PlannedCalls& calls, size_t i) {
+  for (size_t j = i + 1; j < calls.batches().size(); j++)
+    if (plan.steps[calls.batches()[j].first].node->op == Op::kReduceScatter) return false;
+  return true;
+}
+
 // Without sharding the optimizer reduces gradients. Each is reduced with those of its block, and the sums of their
 // squares are computed before the last of them is there.
 TEST(Schedule, ReducesAndSumsGradientsOfTheOptimizerEarly) {
@@ -218,6 +225,55 @@ TEST(Schedule, ReducesOverReplicasABlockAtATime) {
     EXPECT_GT(sums.size(), 4u) << micro_batch;
     for (int sum : sums) EXPECT_LT(sum, product) << micro_batch;
   }
+}
+
+// A kernel that adds a gradient to its accumulator waits for no reduction that has just begun. So reductions are hidden
+// in each micro-step.
+TEST(Schedule, AccumulatorsDoNotWaitForLatestReductions) {
+  Job job{.model = Tiny("llama"), .precision = kMixed, .global_batch = 8};
+  job.model.layers = 4;
+  for (const Layout& layout : {Layout{.dp = 4, .fsdp = Fsdp::kFull, .micro_batch = 1},
+                               {.dp = 4, .fsdp = Fsdp::kGradients, .micro_batch = 1},
+                               {.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2}}) {
+    TrainingStep step(job.model, OptionsOf(job, layout));
+    Streamed device(layout, 0, /*planned=*/true);
+    Runtime runtime = device.runtime(DeviceKind::kCuda, OverlapMode::kAlways);
+    StepPlans plans = step.Compile(runtime);
+    for (const Plan* plan : {&plans.step, &*plans.accumulate}) {
+      PretendedAddresses addresses(*plan);
+      PlannedCalls calls(*plan, runtime, [&](const Place& place) { return addresses.At(place); });
+      OverlapPlan overlap = calls.Overlap();
+      std::vector<size_t> reductions;  // in order
+      int adds = 0;
+      for (size_t i = 0; i < overlap.entries.size(); i++) {
+        const Node& node = *plan->steps[calls.batches()[i].first].node;
+        if (node.op == Op::kReduceScatter) reductions.push_back(i);
+        if (node.op != Op::kAdd || node.phase != Phase::kBackward) continue;
+        adds++;
+        for (size_t w : overlap.entries[i].waits_for)
+          EXPECT_TRUE(w < reductions.back() || IsLast(*plan, calls, i)) << Describe(layout) << " " << i;
+      }
+      EXPECT_GT(adds, 3) << Describe(layout);
+    }
+  }
+}
+
+// Without sharding too, gradients that a product adds to its accumulator are reduced at once in the last micro-step.
+TEST(Schedule, ReducesAccumulatedGradientsAtOnce) {
+  Job job{.model = Tiny("llama"), .precision = kMixed, .global_batch = 8};
+  job.model.layers = 4;
+  Layout layout{.dp = 4, .micro_batch = 1};
+  TrainingStep step(job.model, OptionsOf(job, layout));
+  Streamed device(layout, 0, /*planned=*/true);
+  Plan plan = step.Compile(device.runtime(DeviceKind::kCuda, OverlapMode::kAlways)).step;
+  int reductions = 0, early = 0, products = 0;
+  for (const Step& s : plan.steps) {
+    bool product = (s.node->op == Op::kEinsum || s.node->op == Op::kLinear) && s.node->phase == Phase::kBackward;
+    if (product) products++, early = reductions;
+    reductions += s.node->op == Op::kAllReduce;
+  }
+  EXPECT_GT(products, 4 * 10);
+  EXPECT_GT(early, 3 * 8) << "those of all blocks but the first";
 }
 
 // Sums of squares read gradients that are joined, in parts or placed by Interleave, as early as others.

@@ -69,13 +69,13 @@ constexpr Pass kPasses[] = {
     {"7.chunk", [](const auto& program, const auto& runtime, const auto&) { return Chunked(program, runtime); }},
     {"8.interleave",
      [](const auto& program, const auto& runtime, const auto&) { return Interleaved(program, runtime); }},
-    {"9.schedule",
+    {"9.accumulate", [](const auto& program, const auto& runtime,
+                        const auto&) { return Interleaves(program, runtime) ? program : Accumulate(program); }},
+    {"10.schedule",
      [](const auto& program, const auto& runtime, const auto&) {
        if (!runtime.Overlaps()) return program;
        return Schedule(program, Interleaves(program, runtime) ? Moved::kNotInterleaved : Moved::kAll);
      }},
-    {"10.accumulate", [](const auto& program, const auto& runtime,
-                         const auto&) { return Interleaves(program, runtime) ? program : Accumulate(program); }},
 };
 
 // All ranks of a host write the same text to the same path. Each first writes a file of its own and then renames it.

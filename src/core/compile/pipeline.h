@@ -1,6 +1,6 @@
 // The passes from a graph over global tensors to the plan that a rank runs. Their order is fixed:
 //
-//   trace -> partition -> combine -> fuse -> recompute -> simplify -> chunk -> interleave -> schedule -> accumulate ->
+//   trace -> partition -> combine -> fuse -> recompute -> simplify -> chunk -> interleave -> accumulate -> schedule ->
 //   plan
 //
 // The interpreter runs the program that partition returns. If passes are verified (core/ir/verify.h), the program is

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/ops/structural.h"
@@ -15,9 +14,7 @@ namespace {
 
 class Mover {
  public:
-  explicit Mover(const LocalProgram& program) : program_(program) {
-    for (const NamedValue& write : program.graph.writes) written_.insert(write.name);
-  }
+  explicit Mover(const LocalProgram& program) : program_(program), written_(WrittenBy(program.graph)) {}
 
   LocalProgram Run() {
     const auto& nodes = program_.graph.nodes;
@@ -34,12 +31,7 @@ class Mover {
 
   Place PlaceOf(const Node& node, int index) const {
     if (node.op == Op::kLeaf) return {-1, index};
-    bool updates = node.phase != Phase::kOptimizer && !IsCollective(node.op) &&
-                   std::any_of(node.inputs.begin(), node.inputs.end(), [this](const Var& x) {
-                     const Node& leaf = x.node();
-                     return leaf.op == Op::kLeaf && !leaf.attrs.IntOr("parameter", 0) &&
-                            written_.contains(leaf.attrs.Text("name"));
-                   });
+    bool updates = ReadsAccumulator(node, written_);
     bool cuts = node.op == Op::kSlice && IsPacked(node.attrs);  // a view, that an update may read
     if (!updates && !cuts) return {index, -1};
     int last = -1;
@@ -58,6 +50,20 @@ class Mover {
 };
 
 }  // namespace
+
+absl::flat_hash_set<std::string> WrittenBy(const Graph& graph) {
+  absl::flat_hash_set<std::string> written;
+  for (const NamedValue& write : graph.writes) written.insert(write.name);
+  return written;
+}
+
+bool ReadsAccumulator(const Node& node, const absl::flat_hash_set<std::string>& written) {
+  if (node.phase == Phase::kOptimizer || IsCollective(node.op)) return false;
+  return std::ranges::any_of(node.inputs, [&](const Var& x) {
+    const Node& leaf = x.node();
+    return leaf.op == Op::kLeaf && !leaf.attrs.IntOr("parameter", 0) && written.contains(leaf.attrs.Text("name"));
+  });
+}
 
 LocalProgram Accumulate(const LocalProgram& program) {
   LocalProgram moved = Mover(program).Run();

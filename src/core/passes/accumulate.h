@@ -6,10 +6,18 @@
 // their last operand. Collectives that are neighbours stay neighbours. Only the order changes, so values keep their
 // bits.
 #pragma once
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
 #include "weft/core/ir/local_program.h"
 
 namespace weft {
 
 LocalProgram Accumulate(const LocalProgram& program);
+
+// Returns the names of the entries that a program writes.
+absl::flat_hash_set<std::string> WrittenBy(const Graph& graph);
+// Whether a node of the forward or backward pass reads an entry among `written` that is no parameter: an accumulator.
+bool ReadsAccumulator(const Node& node, const absl::flat_hash_set<std::string>& written);
 
 }  // namespace weft

@@ -28,6 +28,8 @@ class MoveFinder {
   std::vector<Move> Gathers() const;     // all_gathers of leaves
   std::vector<Move> Reductions() const;  // with levels
   int IndexOf(const Var& v) const { return index_.at(&v.node()); }
+  // Returns the positions of what reads a node, in order; the number of nodes if it is an output or written.
+  const std::set<int>& ReadersOf(int i) const { return readers_[size_t(i)]; }
 
  private:
   int size() const { return int(graph_.nodes.size()); }

@@ -8,12 +8,12 @@
 #include <tuple>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/storage.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/ops/structural.h"
+#include "weft/core/passes/accumulate.h"
 #include "weft/core/passes/block.h"
 #include "weft/core/passes/schedule/moves.h"
 
@@ -41,6 +41,7 @@ class Scheduler {
     for (int i = 0; i < size(); i++) positions_.push_back({IsLeaf(i) ? -1 : i, 0, 0});
     PlaceGathers(gathers);
     PlaceReductions(reductions);
+    for (const Move& move : reductions) PlaceUpdates(move);
     PlaceSums();
     return {Ordered(), program_.mesh, program_.inlined};
   }
@@ -110,12 +111,13 @@ class Scheduler {
     }
     return parts;
   }
+  size_t BytesOf(int collective) const {
+    const Var& operand = At(collective).inputs[0];
+    return weft::BytesOf(operand.node().outputs[size_t(operand.index())]);
+  }
   size_t BytesIn(const std::vector<Move>& bucket) const {
     size_t bytes = 0;
-    for (const Move& move : bucket) {
-      const Var& operand = At(move.node).inputs[0];
-      bytes += BytesOf(operand.node().outputs[size_t(operand.index())]);
-    }
+    for (const Move& move : bucket) bytes += BytesOf(move.node);
     return bytes;
   }
   std::string LeafOf(const Move& move) const {
@@ -189,6 +191,10 @@ class Scheduler {
     Position behind = Ready(bucket.back());
     int end = size();
     for (const Move& move : bucket) end = std::min(end, move.first_reader);
+    if (AddsReduced(bucket.back())) {
+      Position later = NextBucket(bucket.back().ready);
+      return later.slot < end ? Position{later.slot, later.depth, 0} : behind;
+    }
     for (int i = behind.slot + 1; i < end && (moves_.contains(i) || !IsKernel(At(i))); i++)
       if (IsCollective(At(i).op) && !moves_.contains(i)) behind = {i, 0, 0};
     return behind;
@@ -197,35 +203,88 @@ class Scheduler {
     return node.op != Op::kLeaf && !IsAlias(node) && !IsShapeOnly(node) && !IsCollective(node.op);
   }
 
+  // Whether kernels lead to the collective from what another one returns, as those that add to accumulators.
+  bool AddsReduced(const Move& move) const {
+    return move.ready >= 0 && IsCollective(At(move.ready).op) &&
+           std::ranges::any_of(move.chain, [this](int i) { return IsKernel(At(i)); });
+  }
+  // Returns where the next reductions over the axis of node i are that begin after kernels and are not much smaller;
+  // `size()` if there are none. When they begin, that of node i is likely to be over.
+  Position NextBucket(int i) const {
+    const Node& node = At(i);
+    Position at = positions_[size_t(i)], next{size(), 0, 0};
+    for (int j = 0; j < size(); j++) {
+      const Position& there = positions_[size_t(j)];
+      if (IsCollective(At(j).op) && ReducesOverRanks(At(j).op) && At(j).attrs.Int("axis") == node.attrs.Int("axis") &&
+          BytesOf(j) * 32 >= BytesOf(i) && at < there && there < next && ComputesBetween(at.slot, there.slot))
+        next = there;
+    }
+    return next;
+  }
+  bool ComputesBetween(int first, int last) const {
+    for (int i = first + 1; i <= last; i++)
+      if (IsKernel(At(i)) && positions_[size_t(i)].slot == i) return true;
+    return false;
+  }
+  // A kernel that adds what was reduced to an accumulator would wait for that. So it runs after the next bucket has
+  // begun.
+  void PlaceUpdates(const Move& move) {
+    for (int reader : finder_.ReadersOf(move.node)) {
+      if (reader == size() || !ReadsAccumulator(At(reader), written_) || !ReadsOnly(reader, move.node)) continue;
+      Position next = NextBucket(move.node), to{next.slot, next.depth + 1, ++buckets_};
+      if (to < positions_[size_t(reader)]) positions_[size_t(reader)] = to;
+    }
+  }
+  bool ReadsOnly(int reader, int node) const {
+    return std::ranges::all_of(At(reader).inputs, [&](const Var& in) {
+      int i = finder_.IndexOf(in);
+      return i == node || IsLeaf(i);
+    });
+  }
   static bool IsOfBackward(const Node& node) { return node.phase != Phase::kOptimizer && node.op != Op::kLeaf; }
-  // Kernels wait for the last gradients until the norm of all is known. So the sums over those that came before are
+  // Kernels wait for the last gradients until the norm of all is known. So the sums over those of earlier blocks are
   // computed while the last ones are reduced.
   void PlaceSums() {
-    Position last;
+    int last = LastOfBackward();
+    if (last < 0) return;
+    Position behind = positions_[size_t(last)];
+    int before = behind.slot;
     for (int i = 0; i < size(); i++)
-      if (IsCollective(At(i).op) && IsOfBackward(At(i).inputs[0].node())) last = std::max(last, positions_[size_t(i)]);
-    if (last.slot < 0) return;
+      if (IsCollective(At(i).op) && ReducesOverRanks(At(i).op) && At(i).phase != Phase::kForward &&
+          BlockOf(At(i)) == BlockOf(At(last)))
+        before = std::min(before, positions_[size_t(i)].slot);
     buckets_++;
-    for (int i = last.slot + 1; i < size(); i++) {
+    for (int i = behind.slot + 1; i < size(); i++) {
       const Node& node = At(i);
       bool is_sum = node.phase == Phase::kOptimizer && IsKernel(node) && !node.inputs.empty() &&
                     node.outputs.size() == 1 && node.outputs[0].shape.empty();
       std::vector<int> chain;
-      auto is_there = [&](const Var& in) { return IsReducedBefore(last, finder_.IndexOf(in), chain); };
+      auto is_there = [&](const Var& in) { return IsReducedBefore(before, finder_.IndexOf(in), chain); };
       if (!is_sum || !std::ranges::all_of(node.inputs, is_there)) continue;
       chain.push_back(i);
-      Position to{last.slot, last.depth, buckets_};
+      Position to{behind.slot, behind.depth, buckets_};
       for (int moved : chain)
         if (to.depth++; to < positions_[size_t(moved)]) positions_[size_t(moved)] = to;
     }
   }
-  // Whether node i is a leaf, or what a collective before `last` returns, or a view of that. Appends the views.
-  bool IsReducedBefore(const Position& last, int i, std::vector<int>& chain) const {
+  // Returns the last collective that reads a value of the backward pass, or -1.
+  int LastOfBackward() const {
+    int last = -1;
+    for (int i = 0; i < size(); i++) {
+      if (!IsCollective(At(i).op) || !IsOfBackward(At(i).inputs[0].node())) continue;
+      if (last < 0 || positions_[size_t(last)] < positions_[size_t(i)]) last = i;
+    }
+    return last;
+  }
+  // Whether node i is a leaf, or what a collective before slot `before` returns, or a part of that or its sum with an
+  // accumulator. Appends the parts and sums.
+  bool IsReducedBefore(int before, int i, std::vector<int>& chain) const {
     const Node& node = At(i);
-    if (IsLeaf(i) || IsCollective(node.op)) return IsLeaf(i) || positions_[size_t(i)].slot < last.slot;
-    if (!IsAlias(node) && !IsPacked(node.attrs)) return false;
+    if (IsLeaf(i) || IsCollective(node.op)) return IsLeaf(i) || positions_[size_t(i)].slot < before;
+    bool adds = ReadsAccumulator(node, written_) && positions_[size_t(i)].slot < before;
+    if (!adds && !IsAlias(node) && !IsPacked(node.attrs)) return false;
     for (const Var& in : node.inputs)
-      if (!IsReducedBefore(last, finder_.IndexOf(in), chain)) return false;
+      if (!IsReducedBefore(before, finder_.IndexOf(in), chain)) return false;
     chain.push_back(i);
     return true;
   }
@@ -244,6 +303,7 @@ class Scheduler {
   MoveFinder finder_;
   std::vector<Position> positions_;
   absl::flat_hash_set<int> moves_;  // the collectives that move
+  absl::flat_hash_set<std::string> written_ = WrittenBy(program_.graph);
   int buckets_ = 0;
 };
 
