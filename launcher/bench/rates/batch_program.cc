@@ -13,6 +13,7 @@
 #include "weft/core/host/rounding.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/storage.h"
+#include "weft/core/ops/structural.h"
 #include "weft/parallel/step/arena_windows.h"
 
 namespace weft {
@@ -100,10 +101,10 @@ Var BatchProgram::LeafOf(const Var& value, const std::string& name) {
 }
 
 // Returns the operand in the program: a leaf for what a step of the plan makes, and the same view for what a view
-// shows.
+// shows. A part of a joined value, and that value, is a leaf too: a slice of a leaf would be copied.
 Var BatchProgram::Cloned(const Var& value) {
   const Node& node = value.node();
-  if (node.op == Op::kLeaf || made_.contains(&node)) {
+  if (node.op == Op::kLeaf || made_.contains(&node) || IsPacked(node.attrs)) {
     auto [it, is_new] = leaves_.emplace(std::pair(&node, value.index()), Var());
     if (!is_new) return it->second;
     std::string name = fmt::format("operand{}", leaves_.size());

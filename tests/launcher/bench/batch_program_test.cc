@@ -39,7 +39,8 @@ void ForEachPlan(const Visit& visit) {
     for (Layout layout : {Layout{}, Layout{.micro_batch = 2}, Layout{.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1},
                           Layout{.dp = 2, .fsdp = Fsdp::kGradients}, Layout{.tp = 2, .sequence_parallel = true},
                           Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .regather = false},
-                          Layout{.tp = 3, .recompute = {.mode = RecomputeMode::kFull}}})
+                          Layout{.tp = 3, .recompute = {.mode = RecomputeMode::kFull}}, Layout{.combine = true},
+                          Layout{.dp = 2, .fsdp = Fsdp::kFull, .combine = true}})
       for (OverlapMode mode : {OverlapMode::kNever, OverlapMode::kAlways, OverlapMode::kHalves, OverlapMode::kChunks}) {
         layout.overlap = mode;
         layout.chunks = 2;
