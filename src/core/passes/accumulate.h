@@ -3,8 +3,8 @@
 // A program sums its gradients after the backward pass. Until then each gradient would live, or, where a product adds
 // to the accumulator itself (Fuse), the operands of that product: the activations of all blocks. So nodes of forward
 // and backward pass that read an entry which the program writes, and which is no parameter, move to directly after
-// their last operand. Collectives that are neighbours stay neighbours. Only the order changes, so values keep their
-// bits.
+// their last operand. Collectives that are neighbours stay neighbours. Schedule then moves reductions, and what adds
+// their results. Only the order changes, so values keep their bits.
 #pragma once
 #include <string>
 

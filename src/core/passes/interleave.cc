@@ -236,12 +236,14 @@ class Interleaver {
 
 LocalProgram Interleave(const LocalProgram& program, double link_time) {
   LocalProgram best;
-  double least = std::numeric_limits<double>::infinity();
+  double least = 0;
   for (double lag : kLags) {
     Interleaver interleaver(program, link_time, lag);
     LocalProgram ordered = interleaver.Run();
-    if (interleaver.time() < least) best = std::move(ordered);
-    least = std::min(least, interleaver.time());
+    if (best.graph.nodes.empty() || interleaver.time() < least) {
+      best = std::move(ordered);
+      least = interleaver.time();
+    }
     if (!interleaver.has_parts()) break;  // there is one order
   }
   if (VerifiesPasses()) VerifyLocal(best.graph, best.mesh);
