@@ -37,9 +37,9 @@ class Order {
   std::vector<Bucket> PartsOf(const Bucket& bucket) const;
 
   const Position& PositionOf(int i) const { return positions_[size_t(i)]; }
-  // Puts nodes, each after the one before, behind a position, unless they come earlier already.
+  // Puts nodes after a position, one after the other, unless they come earlier already.
   void Place(const std::vector<int>& nodes, Position behind);
-  // Puts the collectives of a bucket behind a position. The nodes of their chains that came later go there too.
+  // Puts the collectives of a bucket after a position. The nodes of their chains that came later go there too.
   void Place(const Bucket& bucket, Position behind);
 
  private:

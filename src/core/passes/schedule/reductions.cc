@@ -94,7 +94,7 @@ class ReductionPlacer {
   }
 
   // Returns where the next reductions over the axis of node i are that begin after kernels and are not much smaller;
-  // behind all nodes if there are none. When they begin, that of node i is likely to be over.
+  // after all nodes if there are none. When they begin, that of node i is likely to be over.
   Position NextBucket(int i) const {
     Position at = order_.PositionOf(i), next{order_.size(), 0, 0};
     for (int j = 0; j < order_.size(); j++) {
