@@ -12,8 +12,9 @@
 #include "weft/core/passes/schedule/sums.h"
 
 namespace weft {
+namespace {
 
-LocalProgram Schedule(const LocalProgram& program, Moved moved) {
+LocalProgram Scheduled(const LocalProgram& program, Moved moved) {
   const Graph& graph = program.graph;
   if (std::ranges::none_of(graph.nodes, [](const auto& node) { return IsCollective(node->op); })) return program;
   MoveFinder finder(graph, moved);
@@ -26,7 +27,13 @@ LocalProgram Schedule(const LocalProgram& program, Moved moved) {
   PlaceGathers(std::move(gathers), order);
   PlaceReductions(reductions, finder, order);
   PlaceSums(finder, order);
-  LocalProgram scheduled{order.Ordered(), program.mesh, program.inlined};
+  return {order.Ordered(), program.mesh, program.inlined};
+}
+
+}  // namespace
+
+LocalProgram Schedule(const LocalProgram& program, Moved moved) {
+  LocalProgram scheduled = Scheduled(program, moved);
   if (VerifiesPasses()) VerifyLocal(scheduled.graph, scheduled.mesh);
   return scheduled;
 }
