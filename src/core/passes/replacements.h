@@ -1,4 +1,5 @@
-// What passes that rebuild a program share: the key of a value, and which value takes the place of which.
+// Replacements: the values of a program that a pass replaces, and the new ones. All passes that rebuild a program use
+// it.
 #pragma once
 #include <memory>
 #include <utility>

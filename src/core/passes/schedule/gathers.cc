@@ -56,9 +56,9 @@ void PlaceGathers(std::vector<Move> gathers, Order& order) {
   std::vector<Bucket> buckets = BucketsOf(order, gathers);
   SplitFirst(order, buckets);
   for (size_t b = 0; b < buckets.size(); b++) {
-    // What reads a much smaller bucket, such as that of a norm, takes no time. Both buckets then go to one place.
+    // The kernel that reads a small bucket cannot hide a large one, so the two are gathered together.
     size_t before = b > 0 ? b - 1 : 0;
-    while (before > 0 && order.BytesIn(buckets[before]) * 32 < order.BytesIn(buckets[b])) before--;
+    while (before > 0 && IsMuchSmaller(order.BytesIn(buckets[before]), order.BytesIn(buckets[b]))) before--;
     order.Place(buckets[b], {b > 0 ? buckets[before].front().first_reader - 1 : -1, 0, 0});
   }
 }

@@ -1,6 +1,7 @@
 // Order: where the nodes of a program go, and what those who place collectives ask about them.
 #pragma once
 #include <compare>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@ struct Position {
   auto operator<=>(const Position&) const = default;
 };
 using Bucket = std::vector<Move>;  // collectives that begin together
+
+// Whether a collective of `few` bytes, such as that of a norm's weights, is so much smaller than one of `many` that
+// what reads it or follows it is too short to hide the larger one.
+inline bool IsMuchSmaller(size_t few, size_t many) { return few * 32 < many; }
 
 class Order {
  public:

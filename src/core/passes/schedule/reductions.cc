@@ -1,6 +1,7 @@
 #include "weft/core/passes/schedule/reductions.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <tuple>
@@ -99,7 +100,7 @@ class ReductionPlacer {
     Position at = order_.PositionOf(i), next{order_.size(), 0, 0};
     for (int j = 0; j < order_.size(); j++) {
       const Position& there = order_.PositionOf(j);
-      if (at < there && there < next && IsOnAxisOf(i, j) && order_.BytesOf(j) * 32 >= order_.BytesOf(i) &&
+      if (at < there && there < next && IsOnAxisOf(i, j) && !IsMuchSmaller(order_.BytesOf(j), order_.BytesOf(i)) &&
           ComputesBetween(at.slot, there.slot))
         next = there;
     }
