@@ -3,8 +3,8 @@
 #
 #   tests/multigpu.sh ARCHIVE.tar.gz [RANKS...]     RANKS: the numbers of GPUs; by default 2 and 4, if the machine has them
 #
-# ONLY=PATTERN runs the parts whose names match: multigpu_checkpoint_test, multigpu_example_test, multigpu_training_test, bench,
-# refusal, failure, delays.
+# ONLY=PATTERN runs the parts whose names match: multigpu_checkpoint_test, multigpu_example_test, multigpu_training_test.losses,
+# multigpu_training_test.laws, multigpu_training_test.memory, bench, refusal, failure, delays.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 [ -f "${1:-}" ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -40,27 +40,43 @@ expect_in_logs() {
 # wanted NAME: whether ONLY asks for the part.
 wanted() { [[ $1 =~ ${ONLY:-} ]] && parts=$((parts + 1)); }
 
-for ranks; do
-  for test in "$folder"/weft/bin/multigpu_*_test; do
-    wanted "$(basename "$test")" || continue
-    name=$(basename "$test").$ranks begin=$SECONDS logs=()
-    [[ $test != */multigpu_training_test ]] ||
-      logs=(NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NVLS,ALLOC,TUNING "NCCL_DEBUG_FILE=$folder/nccl.$ranks.%p")
-    if env "${logs[@]}" timeout 400 mpirun -np "$ranks" --bind-to none "$test" --gtest_brief=1 > "$folder/log" 2>&1; then
-      echo "passed $name ($((SECONDS - begin)) s): $(tail -1 "$folder/log")"
-      [ ${#logs[@]} -eq 0 ] || expect_in_logs "$ranks"
-      if [[ $test == */multigpu_example_test ]] && ! grep -q '^cuda' "$folder/log"; then
-        echo "FAILED $name: expected sums on GPUs; its output:"
-        cat "$folder/log"
-        failed=1
-      fi
-    else
-      echo "FAILED $name ($((SECONDS - begin)) s)"
-      tail -"${WEFT_LINES:-40}" "$folder/log"
+# run_test PROGRAM NAME FILTER: runs the tests that the filter of GoogleTest names on `ranks` GPUs.
+run_test() {
+  local name=$2.$ranks begin=$SECONDS logs=()
+  wanted "$2" || return 0
+  [[ $2 != *.memory ]] || logs=(NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NVLS,ALLOC,TUNING "NCCL_DEBUG_FILE=$folder/nccl.$ranks.%p")
+  if env "${logs[@]}" timeout 400 mpirun -np "$ranks" --bind-to none "$1" --gtest_brief=1 --gtest_filter="$3" > "$folder/log" 2>&1; then
+    echo "passed $name ($((SECONDS - begin)) s): $(grep -a PASSED "$folder/log" || tail -1 "$folder/log")"
+    [ ${#logs[@]} -eq 0 ] || expect_in_logs "$ranks"
+    if grep -aq 'PASSED.*\] 0 tests' "$folder/log"; then
+      echo "FAILED $name: expected tests for the filter $3"
       failed=1
     fi
-    grep '^shown: ' "$folder/log"
-    [ -z "${OUT:-}" ] || cp "$folder/log" "$OUT/$name.log"
+    if [[ $1 == */multigpu_example_test ]] && ! grep -q '^cuda' "$folder/log"; then
+      echo "FAILED $name: expected sums on GPUs; its output:"
+      cat "$folder/log"
+      failed=1
+    fi
+  else
+    echo "FAILED $name ($((SECONDS - begin)) s)"
+    tail -"${WEFT_LINES:-40}" "$folder/log"
+    failed=1
+  fi
+  grep '^shown: ' "$folder/log"
+  [ -z "${OUT:-}" ] || cp "$folder/log" "$OUT/$name.log"
+}
+
+for ranks; do
+  for test in "$folder"/weft/bin/multigpu_*_test; do
+    name=$(basename "$test")
+    if [ "$name" != multigpu_training_test ]; then
+      run_test "$test" "$name" '*'
+      continue
+    fi
+    # In parts, each of which ends within the 10 minutes that a call may take.
+    run_test "$test" "$name.losses" 'All/*.LossesAre*'
+    run_test "$test" "$name.laws" 'All/*-*.LossesAre*'
+    run_test "$test" "$name.memory" '*-All/*'
   done
   for memory in ordinary symmetric copied; do
     wanted bench || continue

@@ -371,9 +371,7 @@ TEST(MultiGpuCombine, GivesTheLossesOfSingleProducts) {
       RunResult results[2];
       for (bool combine : {false, true}) {
         world.context.set_numerics({.combine = combine});
-        DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
-        mesh.set_overlap(layout.overlap, layout.chunks);
-        results[combine] = RunOnRank(job, layout, world.context, mesh);
+        results[combine] = RunOnRank(job, layout, world.context, SharedMesh(layout));
       }
       world.context.set_numerics({});
       ExpectNear(results[1], results[0], type == DType::kBF16 ? 1e-2 : 1e-5, type == DType::kBF16 ? 0.1 : 1e-3,
