@@ -233,11 +233,11 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   bootstrap.set_timeout(timeout);
   std::shared_ptr<CollectiveFault> fault = CollectiveFault::FromEnvironment();
   auto context = std::make_unique<Context>(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
-  context->set_numerics(NumericsOf(config));
   RegisterCpuKernels(context->kernels(DeviceKind::kCpu));
   absl::StatusOr<DeviceKind> device = OpenDevice(WishOf(config), bootstrap, *context, job.notices);
   if (!device.ok()) device = RefuseKey(config, "device", device.status().message());
   if (!AllOk(bootstrap, device.status())) return std::nullopt;
+  context->set_numerics(NumericsOf(config, *device));
   if (*device == DeviceKind::kCpu) PrepareProducts(*context, job.notices);
   job.times.Note(StartPhase::kDeviceOpen);
   RegisterCollectives(context->kernels(*device), *device);

@@ -27,7 +27,7 @@ DeviceKind PlannedDevice(const Config& config) {
 PlannedStep::PlannedStep(const Config& config) : context_(0, StepOptionsOf(config).model.mesh.num_ranks()) {
   StepOptions options = StepOptionsOf(config);
   DeviceKind device = PlannedDevice(config);
-  context_.set_numerics(NumericsOf(config));
+  context_.set_numerics(NumericsOf(config, device));
   Register(context_.kernels(device), device);
   options.kernels = &context_.kernels(device);
   mesh_.emplace(context_, groups_, options.model.mesh, std::vector<DeviceKind>{device});

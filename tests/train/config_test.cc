@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "train/temp_folder.h"
 #include "weft/core/host/suggest.h"
 #include "weft/train/config/config_schema.h"
@@ -208,16 +209,16 @@ TEST(Config, DefaultsFollowTheContract) {
 }
 
 TEST(Config, NumericsReachTheContext) {
-  Numerics usual = NumericsOf(Good());
+  Numerics usual = NumericsOf(Good(), DeviceKind::kCpu);
   EXPECT_TRUE(usual.deterministic);
   EXPECT_FALSE(usual.tf32);
   EXPECT_EQ(usual.attention, "");
   std::string section = "kernels: {deterministic: false, tf32: true, attention: flash}\n";
-  Numerics fast = NumericsOf(Good(kBase + section));
+  Numerics fast = NumericsOf(Good(kBase + section), DeviceKind::kCuda);
   EXPECT_FALSE(fast.deterministic);
   EXPECT_TRUE(fast.tf32);
   EXPECT_EQ(fast.attention, "flash");
-  EXPECT_EQ(NumericsOf(Good(kBase + section, {"kernels.attention=auto"})).attention, "");
+  EXPECT_EQ(NumericsOf(Good(kBase + section, {"kernels.attention=auto"}), DeviceKind::kCuda).attention, "");
 }
 
 TEST(Config, OverridesBeatTheFileAndTheLastWins) {
@@ -444,6 +445,24 @@ TEST(Config, OverlapFollowsTheDeviceAndTheMesh) {
     OverlapMode on_gpus = config.mesh["tp"] > 1 ? OverlapMode::kFill : OverlapMode::kAlways;
     for (bool one_host : {false, true}) EXPECT_EQ(OverlapOf(config, DeviceKind::kCuda, one_host), on_gpus) << mesh;
   }
+}
+
+// Products are joined as asked. auto joins them on GPUs that cast weights which ranks gather or have parts of.
+TEST(Config, CombinationFollowsTheDeviceTheTypesAndTheMesh) {
+  for (DeviceKind device : {DeviceKind::kCpu, DeviceKind::kCuda})
+    for (const char* compute : {"f32", "bf16"})
+      for (const char* fsdp : {"none", "gradients", "full"})
+        for (const char* tp : {"1", "2"}) {
+          std::vector<std::string> words{"mesh.dp=2", fmt::format("precision.compute={}", compute),
+                                         fmt::format("parallel.fsdp={}", fsdp), fmt::format("mesh.tp={}", tp)};
+          bool in_parts = std::string_view(fsdp) == "full" || std::string_view(tp) == "2";
+          bool usual = device == DeviceKind::kCuda && std::string_view(compute) == "bf16" && in_parts;
+          EXPECT_EQ(NumericsOf(Good(kBase, words), device).combine, usual) << fmt::format("{}", fmt::join(words, " "));
+          for (bool given : {false, true}) {
+            words.push_back(fmt::format("kernels.combine={}", given));
+            EXPECT_EQ(NumericsOf(Good(kBase, words), device).combine, given);
+          }
+        }
 }
 
 // The order of the axes is that of their table, whatever the file says, and axes of one rank that not every mesh has

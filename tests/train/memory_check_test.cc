@@ -42,10 +42,15 @@ TEST(CheckMemory, NamesTheKeysOfWhatARunCouldDoWithout) {
     for (bool regather : {true, false}) {
       ModelScope::Options model{.fsdp = fsdp, .regather = regather};
       bool gathered = fsdp == Fsdp::kFull && !regather;
-      EXPECT_EQ(KeysForLess(plain, model).find("parallel.regather=always") != std::string::npos, gathered);
-      EXPECT_EQ(KeysForLess(copies, model).find("parallel.regather=always") != std::string::npos, gathered);
-      EXPECT_EQ(KeysForLess(plain, model).find("precision.copies=never"), std::string::npos);
-      EXPECT_EQ(KeysForLess(copies, model).find("precision.copies=never") != std::string::npos, gathered);
+      auto names = [&](const MemoryNeed& need, const char* key, bool combine = false) {
+        return KeysForLess(need, model, {.combine = combine}).find(key) != std::string::npos;
+      };
+      EXPECT_EQ(names(plain, "parallel.regather=always"), gathered);
+      EXPECT_EQ(names(copies, "parallel.regather=always"), gathered);
+      EXPECT_FALSE(names(plain, "precision.copies=never"));
+      EXPECT_EQ(names(copies, "precision.copies=never"), gathered);
+      for (bool combine : {false, true})
+        EXPECT_EQ(names(plain, "kernels.combine=false", combine), combine && fsdp != Fsdp::kFull);
     }
 }
 

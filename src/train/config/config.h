@@ -31,6 +31,7 @@ enum class FsdpMode { kNone, kGradients, kFull };
 enum class CheckMode { kNone, kExplicit };
 enum class RegatherMode { kAuto, kAlways, kNever };
 enum class CopyMode { kAuto, kAlways, kNever };
+enum class CombineMode { kAuto, kTrue, kFalse };
 enum class WireMode { kReduce, kBf16 };
 enum class TrainObjective { kNext, kMasked, kPairs };  // Objective of the model families, as a config value
 enum class DeviceChoice { kAuto, kCpu, kCuda };
@@ -187,7 +188,8 @@ struct TrainConfig {
 };
 
 struct KernelsConfig {
-  bool deterministic = true, tf32 = false, combine = false;
+  bool deterministic = true, tf32 = false;
+  CombineMode combine = CombineMode::kAuto;
   AttentionBackend attention = AttentionBackend::kAuto;
 };
 

@@ -17,6 +17,15 @@ bool CopiesWeights(const Config& config) {
   return config.precision.copies == CopyMode::kAlways;
 }
 
+// By measurements on GPUs. Where each rank has whole weights, the copies that join them may cost what the products
+// gain.
+bool CombinesProducts(const Config& config, DeviceKind device) {
+  if (config.kernels.combine != CombineMode::kAuto) return config.kernels.combine == CombineMode::kTrue;
+  bool narrower = SizeOf(config.precision.compute) < SizeOf(config.precision.params);
+  bool in_parts = config.parallel.fsdp == FsdpMode::kFull || config.mesh[kTensorAxis] > 1;
+  return device == DeviceKind::kCuda && narrower && in_parts;
+}
+
 }  // namespace
 
 MeshShape MeshOf(const Config& config) {
@@ -99,12 +108,12 @@ OverlapMode OverlapOf(const Config& config, DeviceKind device, bool one_host) {
   return config.mesh[kTensorAxis] > 1 ? OverlapMode::kFill : OverlapMode::kAlways;
 }
 
-Numerics NumericsOf(const Config& config) {
+Numerics NumericsOf(const Config& config, DeviceKind device) {
   const KernelsConfig& n = config.kernels;
   bool named = n.attention != AttentionBackend::kAuto;
   return {.deterministic = n.deterministic,
           .tf32 = n.tf32,
-          .combine = n.combine,
+          .combine = CombinesProducts(config, device),
           .attention = named ? PrintValue(*FindField("kernels.attention"), config) : ""};
 }
 

@@ -15,6 +15,7 @@ inline StepOptions StepOptionsOf(const Config& config) { return StepOptionsOf(co
 ExecutorKind ExecutorOf(const Config& config);
 // Returns what parallel.overlap means on this device. `one_host`: all ranks are on one host.
 OverlapMode OverlapOf(const Config& config, DeviceKind device, bool one_host);
-Numerics NumericsOf(const Config& config);  // to be set on the context before planning
+// To be set on the context before planning.
+Numerics NumericsOf(const Config& config, DeviceKind device);
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "weft/core/runtime/context.h"
 #include "weft/dist/group/process_group.h"
 #include "weft/parallel/nn/module.h"
 #include "weft/parallel/step/memory_need.h"
@@ -28,6 +29,6 @@ Memory Bounded(const Memory& memory, size_t most);
 absl::Status CheckMemory(const MemoryNeed& need, const Config& config, const DeviceRuntime& device,
                          ProcessGroup& world);
 // Returns the keys that make a run need less memory, as "; KEY=VALUE keeps no ..." each.
-std::string KeysForLess(const MemoryNeed& need, const ModelScope::Options& model);
+std::string KeysForLess(const MemoryNeed& need, const ModelScope::Options& model, const Numerics& numerics);
 
 }  // namespace weft
