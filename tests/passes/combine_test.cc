@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -237,6 +238,27 @@ TEST(Combine, LeavesOtherProgramsAsTheyAre) {
   testing_::OnMesh({}, [&](Context& context, DeviceMesh&) {
     EXPECT_EQ(Combine(eval, context.kernels(DeviceKind::kCpu)).graph.nodes, eval.graph.nodes);
   });
+}
+
+// Where gradients of weights fill the time of collectives they stay single, as one that is joined would hide one
+// collective instead of several.
+TEST(Combine, LeavesGradientsThatHideCollectivesSingle) {
+  Job job = JobOf("llama", DType::kF64, DType::kF64);
+  for (OverlapMode overlap : {OverlapMode::kAlways, OverlapMode::kFill, OverlapMode::kHalves}) {
+    Layout layout{.tp = 2, .sequence_parallel = true, .overlap = overlap};
+    int64_t products[2] = {};
+    for (bool combine : {false, true}) {
+      layout.combine = combine;
+      testing_::OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+        TrainingStep step(job.model, OptionsOf(job, layout));
+        StepPlans plans = step.Compile(RuntimeOf(context, mesh, DeviceKind::kCpu));
+        auto is_product = [](const Step& s) { return s.node->op == Op::kEinsum; };
+        if (mesh.rank() == 0) products[combine] = std::ranges::count_if(plans.step.steps, is_product);
+      });
+    }
+    int64_t parts = overlap == OverlapMode::kHalves ? 2 : 1, joined = overlap == OverlapMode::kFill ? 6 : 9;
+    EXPECT_EQ(products[false] - products[true], parts * joined * kLayers) << Describe(layout);
+  }
 }
 
 // Two ranks of three query heads would hold parts of other sizes.

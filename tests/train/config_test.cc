@@ -458,6 +458,8 @@ TEST(Config, CombinationFollowsTheDeviceTheTypesAndTheMesh) {
           bool in_parts = std::string_view(fsdp) == "full" || std::string_view(tp) == "2";
           bool usual = device == DeviceKind::kCuda && std::string_view(compute) == "bf16" && in_parts;
           EXPECT_EQ(NumericsOf(Good(kBase, words), device).combine, usual) << fmt::format("{}", fmt::join(words, " "));
+          words.push_back("parallel.overlap=chunks");
+          EXPECT_FALSE(NumericsOf(Good(kBase, words), device).combine);
           for (bool given : {false, true}) {
             words.push_back(fmt::format("kernels.combine={}", given));
             EXPECT_EQ(NumericsOf(Good(kBase, words), device).combine, given);

@@ -31,6 +31,14 @@ bool Interleaves(const LocalProgram& program, const Runtime& runtime) {
          (runtime.Interleaves() && std::ranges::any_of(program.graph.nodes, waits));
 }
 
+// Gradients of weights run while collectives do. One that is joined hides one collective where single ones hide
+// several. The other half of a batch hides them all.
+LocalProgram Combined(const LocalProgram& program, const Runtime& runtime) {
+  if (!runtime.context->numerics().combine) return program;
+  bool fills = Interleaves(program, runtime) && runtime.overlap != OverlapMode::kHalves;
+  return Combine(program, runtime.kernels(), {.weight_gradients = !fills});
+}
+
 // How many times as long a GPU takes for a byte of a collective as for one in memory: NVLink moves 220 to 280 GB/s
 // between two to four H200s, and their memory 4,260 GB/s.
 constexpr double kNvlinkTime = 16;
@@ -58,10 +66,7 @@ struct Pass {
   LocalProgram (*run)(const LocalProgram& program, const Runtime& runtime, const RecomputeOptions& recompute);
 };
 constexpr Pass kPasses[] = {
-    {"3.combine",
-     [](const auto& program, const auto& runtime, const auto&) {
-       return runtime.context->numerics().combine ? Combine(program, runtime.kernels()) : program;
-     }},
+    {"3.combine", [](const auto& program, const auto& runtime, const auto&) { return Combined(program, runtime); }},
     {"4.fuse", [](const auto& program, const auto& runtime, const auto&) { return Fuse(program, runtime.kernels()); }},
     {"5.recompute",
      [](const auto& program, const auto&, const auto& recompute) { return Recompute(program, recompute); }},

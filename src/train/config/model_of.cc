@@ -18,12 +18,12 @@ bool CopiesWeights(const Config& config) {
 }
 
 // By measurements on GPUs. Where each rank has whole weights, the copies that join them may cost what the products
-// gain.
+// gain. With chunks, copies of their rows cost more.
 bool CombinesProducts(const Config& config, DeviceKind device) {
   if (config.kernels.combine != CombineMode::kAuto) return config.kernels.combine == CombineMode::kTrue;
   bool narrower = SizeOf(config.precision.compute) < SizeOf(config.precision.params);
   bool in_parts = config.parallel.fsdp == FsdpMode::kFull || config.mesh[kTensorAxis] > 1;
-  return device == DeviceKind::kCuda && narrower && in_parts;
+  return device == DeviceKind::kCuda && narrower && in_parts && config.parallel.overlap != OverlapMode::kChunks;
 }
 
 }  // namespace

@@ -21,11 +21,12 @@ class Combiner {
     for (size_t i = 0; i < program.graph.nodes.size(); i++) position_[program.graph.nodes[i].get()] = i;
   }
 
-  LocalProgram Run() {
+  LocalProgram Run(const CombineOptions& options) {
     std::vector<SharedProducts::Family> families = products_.Find();
     for (const SharedProducts::Family& family : families) {
       for (const Products& products : family.shared) ReplaceShared(products);
       for (const ProductSum& sum : family.sums) ReplaceSum(sum);
+      if (!options.weight_gradients) continue;
       for (const SharedProducts::Gradients& gradients : products_.GradientsOf(family)) ReplaceGradients(gradients);
     }
     return families.empty() ? program_ : Rebuilt();
@@ -159,8 +160,8 @@ class Combiner {
 
 }  // namespace
 
-LocalProgram Combine(const LocalProgram& program, const KernelTable& kernels) {
-  LocalProgram combined = Combiner(program, kernels).Run();
+LocalProgram Combine(const LocalProgram& program, const KernelTable& kernels, const CombineOptions& options) {
+  LocalProgram combined = Combiner(program, kernels).Run(options);
   if (VerifiesPasses()) VerifyLocal(combined.graph, combined.mesh);
   return combined;
 }

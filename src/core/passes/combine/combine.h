@@ -16,6 +16,9 @@
 
 namespace weft {
 
-LocalProgram Combine(const LocalProgram& program, const KernelTable& kernels);
+struct CombineOptions {
+  bool weight_gradients = true;  // false: the gradients of weights stay single products, which may run apart
+};
+LocalProgram Combine(const LocalProgram& program, const KernelTable& kernels, const CombineOptions& options = {});
 
 }  // namespace weft
