@@ -282,22 +282,10 @@ struct Operands {
   Buffer<float> lse, delta, ds_sum;
 };
 
-// Describes [planes, rows, 128] bf16 in boxes of `box_rows` x 64 columns with a 128-byte swizzle. Rows beyond the plane
-// read as zero.
-static CUtensorMap TensorMap(const Buffer<bf16>& x, int planes, int rows, int box_rows) {
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  Check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found),
-        "find cuTensorMapEncodeTiled");
-  CUtensorMap map;
-  const cuuint64_t extents[3] = {kWidth, cuuint64_t(rows), cuuint64_t(planes)};
-  const cuuint64_t strides[2] = {kWidth * 2, cuuint64_t(rows) * kWidth * 2};
-  const cuuint32_t box[3] = {kHalf, cuuint32_t(box_rows), 1}, steps[3] = {1, 1, 1};
-  const CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry)(
-      &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, x.data(), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS) throw std::runtime_error("encode a tensor map: CUresult " + std::to_string(result));
-  return map;
+// Describes [planes, rows, 128] bf16 in boxes of `box_rows` x 64 columns. Rows beyond the plane read as zero.
+static CUtensorMap Boxes(const Buffer<bf16>& x, int planes, int rows, int box_rows) {
+  return hopper::TensorMap<3>(x.data(), {kWidth, cuuint64_t(rows), cuuint64_t(planes)},
+                              {kHalf, cuuint32_t(box_rows), 1});
 }
 
 // Returns every `every`-th row of [planes, rows, width] on the host.
@@ -330,8 +318,8 @@ static std::string Errors(const Operands& x, bool causal, bool with_dk, int ever
 template <int kQueries, int kStages, bool kCausal, bool kWithDk, bool kDeferred>
 static void Measure(int planes, int rows, int every, bool timed) {
   Operands x(planes, rows);
-  const Maps maps{TensorMap(x.q, planes, rows, kQueries), TensorMap(x.k, planes, rows, kKeys),
-                  TensorMap(x.v, planes, rows, kKeys), TensorMap(x.grad_o, planes, rows, kQueries)};
+  const Maps maps{Boxes(x.q, planes, rows, kQueries), Boxes(x.k, planes, rows, kKeys), Boxes(x.v, planes, rows, kKeys),
+                  Boxes(x.grad_o, planes, rows, kQueries)};
   const auto kernel = Backward<kQueries, kStages, kCausal, kWithDk, kDeferred>;
   const int bytes = sizeof(Tiles<kQueries, kStages>);
   Check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
