@@ -68,6 +68,15 @@ DeviceMesh& SharedMesh(const Layout& layout) {
   return *mesh;
 }
 
+// Returns the losses of a layout. With copied gathers the mesh is its own, as its second communicators come and go.
+RunResult RunOnMesh(const Job& job, const Layout& layout) {
+  GpuWorld& world = TheGpuWorld();
+  if (layout.gather != GatherMode::kCopy) return RunOnRank(job, layout, world.context, SharedMesh(layout));
+  DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
+  mesh.set_overlap(layout.overlap, layout.chunks);
+  return RunOnRank(job, layout, world.context, mesh);
+}
+
 // Says how long a layout took, so that the log of a run that is cut short names the slow ones.
 class Progress {
  public:
@@ -316,8 +325,7 @@ TEST(MultiGpuCopies, ExchangedSumsGiveTheLossesOfKernels) {
 // steps. The other laws have models with uneven shards, for which ranks cannot map the same memory. tests/multigpu.sh
 // reads in NCCL's log of this program that each kind of symmetric kernel ran.
 TEST(MultiGpuSymmetric, GivesTheLossesOfRings) {
-  GpuWorld& world = TheGpuWorld();
-  int ranks = world.bootstrap.world_size();
+  int ranks = TheGpuWorld().bootstrap.world_size();
   Job job{.model = EvenLlama(), .precision = {DType::kF32, DType::kF32, DType::kF32}, .global_batch = 8, .steps = 20};
   std::vector<Layout> layouts = {{.tp = ranks}};
   for (OverlapMode overlap : {OverlapMode::kAuto, OverlapMode::kFill, OverlapMode::kHalves, OverlapMode::kChunks}) {
@@ -340,9 +348,7 @@ TEST(MultiGpuSymmetric, GivesTheLossesOfRings) {
     RunResult results[2];
     for (bool symmetric : {false, true}) {
       layout.symmetric_memory = symmetric;
-      DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
-      mesh.set_overlap(layout.overlap, layout.chunks);
-      results[symmetric] = RunOnRank(job, layout, world.context, mesh);
+      results[symmetric] = RunOnMesh(job, layout);
     }
     ASSERT_EQ(results[0].losses.size(), size_t(job.steps));
     ASSERT_EQ(results[1].losses.size(), size_t(job.steps));
@@ -371,7 +377,7 @@ TEST(MultiGpuCombine, GivesTheLossesOfSingleProducts) {
       RunResult results[2];
       for (bool combine : {false, true}) {
         world.context.set_numerics({.combine = combine});
-        results[combine] = RunOnRank(job, layout, world.context, SharedMesh(layout));
+        results[combine] = RunOnMesh(job, layout);
       }
       world.context.set_numerics({});
       ExpectNear(results[1], results[0], type == DType::kBF16 ? 1e-2 : 1e-5, type == DType::kBF16 ? 0.1 : 1e-3,
