@@ -258,6 +258,31 @@ TEST(Schedule, AccumulatorsDoNotWaitForLatestReductions) {
   }
 }
 
+// A step's accumulators get gradients that were reduced together while products still run.
+TEST(Schedule, AddsJoinedGradientsWhileProductsRun) {
+  Job job{.model = Tiny("llama"), .precision = kMixed, .global_batch = 8};
+  job.model = FindFamily("llama")->configure(
+      {.layers = 6, .heads = 4, .kv_heads = 4, .dim = 32, .ffn = 64, .vocab = 64, .context = 16});
+  for (bool combine : {false, true})
+    for (const Layout& layout :
+         {Layout{.dp = 4, .fsdp = Fsdp::kFull, .micro_batch = 1, .combine = combine},
+          {.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2, .combine = combine}}) {
+      TrainingStep step(job.model, OptionsOf(job, layout));
+      Streamed device(layout, 0, /*planned=*/true);
+      StepPlans plans = step.Compile(device.runtime(DeviceKind::kCuda, OverlapMode::kAlways));
+      for (const Plan* plan : {&plans.step, &*plans.accumulate}) {
+        int adds = 0, early = 0;
+        for (const Step& s : plan->steps) {
+          bool product = (s.node->op == Op::kEinsum || s.node->op == Op::kLinear) && s.node->phase == Phase::kBackward;
+          if (product) early = adds;
+          adds += s.node->op == Op::kAdd && s.node->phase == Phase::kBackward;
+        }
+        EXPECT_GT(adds, 6 * 7) << Describe(layout) << " combine " << combine;
+        EXPECT_GT(early, 4 * 7) << Describe(layout) << " combine " << combine;
+      }
+    }
+}
+
 // Without sharding too, gradients that a product adds to its accumulator are reduced at once in the last micro-step.
 TEST(Schedule, ReducesAccumulatedGradientsAtOnce) {
   Job job{.model = Tiny("llama"), .precision = kMixed, .global_batch = 8};

@@ -38,19 +38,29 @@ class ReductionPlacer {
     for (const Bucket& bucket : buckets) order_.Place(bucket, Behind(bucket));
   }
 
-  // A kernel that adds what was reduced to an accumulator would wait for that. So it runs after the next bucket has
-  // begun.
+  // A kernel that adds what was reduced, or a part of it, to an accumulator would wait for that. So it runs after the
+  // next bucket has begun.
   void PlaceUpdates(const Move& move, const MoveFinder& finder) {
-    for (int reader : finder.ReadersOf(move.node)) {
-      if (reader == order_.size() || !order_.Accumulates(reader)) continue;
-      bool reads_others = std::ranges::any_of(order_.At(reader).inputs, [&](const Var& in) {
-        return finder.IndexOf(in) != move.node && in.node().op != Op::kLeaf;
-      });
-      if (!reads_others) order_.Place(std::vector<int>{reader}, NextBucket(move.node));
-    }
+    PlaceUpdates(move.node, move.node, {}, finder);
+    for (int part : finder.ReadersOf(move.node))
+      if (part < order_.size() && order_.At(part).op == Op::kSlice) PlaceUpdates(move.node, part, {part}, finder);
   }
 
  private:
+  // Places the kernels that add node `from` to accumulators, each after the nodes that lead to it.
+  void PlaceUpdates(int reduction, int from, const std::vector<int>& chain, const MoveFinder& finder) {
+    for (int reader : finder.ReadersOf(from)) {
+      if (reader == order_.size() || !order_.Accumulates(reader)) continue;
+      bool reads_others = std::ranges::any_of(order_.At(reader).inputs, [&](const Var& in) {
+        return finder.IndexOf(in) != from && in.node().op != Op::kLeaf;
+      });
+      if (reads_others) continue;
+      std::vector<int> nodes = chain;
+      nodes.push_back(reader);
+      order_.Place(nodes, NextBucket(reduction));
+    }
+  }
+
   Position Ready(const Move& move) const { return move.ready < 0 ? Position{} : order_.PositionOf(move.ready); }
   int FirstReader(const Bucket& bucket) const {
     return std::ranges::min_element(bucket, {}, &Move::first_reader)->first_reader;
