@@ -27,8 +27,8 @@ train() {
   [ "$(wc -l < "$dir/$name.losses")" -eq "$steps" ] || { echo "multigpu_delays: $*: expected $steps losses"; exit 1; }
 }
 meshes=("mesh.dp=$ranks" "mesh.dp=$ranks parallel.fsdp=full" "mesh.tp=$ranks")
-[ "$device" = cpu ] || meshes+=("mesh.dp=$ranks parallel.fsdp=full parallel.gather=copy"
-  "mesh.tp=$ranks model.kv_heads=4 parallel.symmetric_memory=true")  # ranks with equal shards
+[ "$device" = cpu ] || meshes+=("mesh.dp=$ranks parallel.fsdp=full parallel.gather=copy kernels.combine=true"
+  "mesh.tp=$ranks model.kv_heads=4 parallel.symmetric_memory=true kernels.combine=true")  # ranks with equal shards
 [ "$ranks" -lt 4 ] || meshes+=("mesh.dp=2 mesh.tp=2 parallel.fsdp=full")
 shown=0
 for mesh in "${meshes[@]}"; do

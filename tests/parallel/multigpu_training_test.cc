@@ -68,9 +68,15 @@ DeviceMesh& SharedMesh(const Layout& layout) {
   return *mesh;
 }
 
+// As weft train joins products of weights in bf16.
+bool JoinsByDefault(const Layout& layout) {
+  return (layout.fsdp == Fsdp::kFull || layout.tp > 1) && layout.overlap != OverlapMode::kChunks;
+}
+
 // Returns the losses of a layout. With copied gathers the mesh is its own, as its second communicators come and go.
 RunResult RunOnMesh(const Job& job, const Layout& layout) {
   GpuWorld& world = TheGpuWorld();
+  world.context.set_numerics({.combine = layout.combine});
   if (layout.gather != GatherMode::kCopy) return RunOnRank(job, layout, world.context, SharedMesh(layout));
   DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
   mesh.set_overlap(layout.overlap, layout.chunks);
@@ -121,7 +127,7 @@ TEST_P(MultiGpu, LossesAreOneRanksOfTheCpu) {
       layout.device = kGpu;
       std::string what = fmt::format("{} {} {}", GetParam(), Describe(layout), Name(dtype));
       Progress progress(what);
-      RunResult got = RunOnRank(job, layout, world.context, SharedMesh(layout));
+      RunResult got = RunOnMesh(job, layout);
       ExpectNear(got, want, tolerance, 100 * tolerance, what);
       EXPECT_LE(std::abs(got.eval_sum - want.eval_sum), tolerance * std::abs(want.eval_sum)) << what;
     }
@@ -140,7 +146,7 @@ TEST_P(MultiGpu, TheVocabularyMayBeSharded) {
     layout.device = kGpu;
     std::string what = fmt::format("{} {} vocabulary", GetParam(), Describe(layout));
     Progress progress(what);
-    ExpectNear(RunOnRank(job, layout, world.context, SharedMesh(layout)), want, 1e-9, 1e-7, what);
+    ExpectNear(RunOnMesh(job, layout), want, 1e-9, 1e-7, what);
   }
 }
 
@@ -158,12 +164,12 @@ TEST_P(MultiGpu, LossesInBf16AreOneRanksOfTheCpu) {
     layout.device = kGpu;
     std::string what = fmt::format("{} {} in bf16", GetParam(), Describe(layout));
     Progress progress(what);
-    DeviceMesh& mesh = SharedMesh(layout);
-    RunResult got = RunOnRank(job, layout, world.context, mesh), again = RunOnRank(job, layout, world.context, mesh);
+    layout.combine = JoinsByDefault(layout);
+    RunResult got = RunOnMesh(job, layout), again = RunOnMesh(job, layout);
     ExpectNear(got, wanted[layout.micro_batch], 5e-4, 2e-2, what);
     EXPECT_EQ(again.losses, got.losses) << what << ": another run has other bits";
     layout.copies = true;
-    RunResult kept = RunOnRank(job, layout, world.context, mesh);
+    RunResult kept = RunOnMesh(job, layout);
     EXPECT_EQ(kept.losses, got.losses) << what << ": copies of weights change bits";
     EXPECT_EQ(kept.norms, got.norms) << what << ": copies of weights change bits";
   }
@@ -194,12 +200,11 @@ TEST_P(MultiGpu, GradientsMayCrossInBf16) {
     Progress progress(what);
     RunResult want = Train(job, layout);
     layout.device = kGpu;
-    DeviceMesh& mesh = SharedMesh(layout);
-    RunResult got = RunOnRank(job, layout, world.context, mesh);
+    RunResult got = RunOnMesh(job, layout);
     ExpectNear(got, want, 1e-3, 1e-2, what);
     EXPECT_EQ(CountsOf(got, layout), CountsOf(want, layout)) << what;
     if (layout.tp > 1) continue;  // NCCL sums the products
-    RunResult again = RunOnRank(job, layout, world.context, mesh);
+    RunResult again = RunOnMesh(job, layout);
     EXPECT_EQ(again.losses, got.losses) << what << ": another run has other bits";
   }
   unsetenv("WEFT_TUNE");
@@ -222,6 +227,7 @@ Gathered TrainWithGathers(const Job& job, Layout layout, GatherMode mode) {
   GpuWorld& world = TheGpuWorld();
   layout.device = kGpu;
   layout.gather = mode;
+  world.context.set_numerics({.combine = layout.combine});
   DeviceMesh mesh(world.context, *world.groups, MeshOf(layout), world.groups->kinds());
   mesh.set_overlap(layout.overlap, layout.chunks);
   RankRun run(job, layout, world.context, mesh);
@@ -361,8 +367,7 @@ TEST(MultiGpuSymmetric, GivesTheLossesOfRings) {
 // Weights are joined before they are gathered, and their gradients' products read parts of joined values. In bf16 the
 // gradient of an operand is rounded once instead of once per product, 2^-8 apart, in each of 20 steps.
 TEST(MultiGpuCombine, GivesTheLossesOfSingleProducts) {
-  GpuWorld& world = TheGpuWorld();
-  int ranks = world.bootstrap.world_size();
+  int ranks = TheGpuWorld().bootstrap.world_size();
   Job job{.model = EvenLlama(), .global_batch = 8, .steps = 20};
   std::vector<Layout> layouts{{.dp = ranks, .fsdp = Fsdp::kFull},
                               {.dp = ranks, .fsdp = Fsdp::kFull, .regather = false}};
@@ -376,10 +381,9 @@ TEST(MultiGpuCombine, GivesTheLossesOfSingleProducts) {
       layout.device = kGpu;
       RunResult results[2];
       for (bool combine : {false, true}) {
-        world.context.set_numerics({.combine = combine});
+        layout.combine = combine;
         results[combine] = RunOnMesh(job, layout);
       }
-      world.context.set_numerics({});
       ExpectNear(results[1], results[0], type == DType::kBF16 ? 1e-2 : 1e-5, type == DType::kBF16 ? 0.1 : 1e-3,
                  fmt::format("{} {}", Describe(layout), Name(type)));
     }

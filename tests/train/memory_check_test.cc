@@ -39,19 +39,22 @@ TEST(CheckMemory, NamesTheKeysOfWhatARunCouldDoWithout) {
   MemoryNeed plain, copies;
   copies.copies = 1;
   for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
-    for (bool regather : {true, false}) {
-      ModelScope::Options model{.fsdp = fsdp, .regather = regather};
-      bool gathered = fsdp == Fsdp::kFull && !regather;
-      auto names = [&](const MemoryNeed& need, const char* key, bool combine = false) {
-        return KeysForLess(need, model, {.combine = combine}).find(key) != std::string::npos;
-      };
-      EXPECT_EQ(names(plain, "parallel.regather=always"), gathered);
-      EXPECT_EQ(names(copies, "parallel.regather=always"), gathered);
-      EXPECT_FALSE(names(plain, "precision.copies=never"));
-      EXPECT_EQ(names(copies, "precision.copies=never"), gathered);
-      for (bool combine : {false, true})
-        EXPECT_EQ(names(plain, "kernels.combine=false", combine), combine && fsdp != Fsdp::kFull);
-    }
+    for (bool regather : {true, false})
+      for (bool combines : {false, true}) {
+        ModelScope::Options model{.precision = {.compute = DType::kBF16}, .fsdp = fsdp, .regather = regather};
+        bool gathered = fsdp == Fsdp::kFull && !regather, joined = combines && fsdp != Fsdp::kFull;
+        auto names = [&](const MemoryNeed& need, const char* key) {
+          return KeysForLess(need, model, combines).find(key) != std::string::npos;
+        };
+        EXPECT_EQ(names(plain, "parallel.regather=always"), gathered);
+        EXPECT_EQ(names(copies, "parallel.regather=always"), gathered);
+        EXPECT_FALSE(names(plain, "precision.copies=never"));
+        EXPECT_EQ(names(copies, "precision.copies=never"), gathered);
+        EXPECT_FALSE(names(plain, "kernels.combine=false"));
+        EXPECT_EQ(names(copies, "kernels.combine=false"), joined);
+        model.precision.compute = DType::kF32;  // nothing is cast
+        EXPECT_EQ(names(plain, "kernels.combine=false"), joined);
+      }
 }
 
 TEST(CheckMemory, SaysWhatAsksForHowMuchWhereAndWhatToDo) {

@@ -27,6 +27,8 @@ bool HasNoNesterov(const Config& c) {
 // Unknown while an axis is still to be filled; returns false then.
 bool IsOneRank(const Config& c) { return c.mesh.num_fills() == 0 && c.mesh.ranks() == 1; }
 
+bool IsOnCpu(const Config& c) { return c.device == DeviceChoice::kCpu; }
+
 // With gradients, weights in the compute type are also kept between steps, which one rank can do.
 bool ShardsNothing(const Config& c) {
   bool keeps = c.parallel.fsdp == FsdpMode::kGradients && c.precision.compute != c.precision.params;
@@ -62,13 +64,11 @@ constexpr Rule kRules[] = {
     {"parallel.chunks", [](const Config& c) { return c.parallel.overlap != OverlapMode::kChunks; },
      "parallel.overlap is not chunks; give chunks"},
     {"parallel.gather", IsOneRank, "the mesh has one rank, which gathers nothing; give more ranks", true},
-    {"parallel.gather", [](const Config& c) { return c.device == DeviceChoice::kCpu; }, "device is cpu; give cuda",
-     true},
+    {"parallel.gather", IsOnCpu, "device is cpu; give cuda", true},
     {"parallel.gather", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
      "only executor compiled has copied gathers; give compiled", true},
     {"parallel.symmetric_memory", IsOneRank, "the mesh has one rank, which has no collectives; give more ranks", true},
-    {"parallel.symmetric_memory", [](const Config& c) { return c.device == DeviceChoice::kCpu; },
-     "device is cpu; give cuda", true},
+    {"parallel.symmetric_memory", IsOnCpu, "device is cpu; give cuda", true},
     {"parallel.symmetric_memory", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
      "only executor compiled has such memory; give compiled", true},
     {"kernels.combine",
@@ -98,8 +98,10 @@ constexpr Rule kRules[] = {
      "nothing is saved; give checkpoint.dir"},
     {"profile.path", [](const Config& c) { return c.profile.steps.empty(); },
      "nothing is profiled; give profile.steps"},
-    {"kernels.", [](const Config& c) { return c.device == DeviceChoice::kCpu; }, "device is cpu; give cuda"},
-    {"device.memory", [](const Config& c) { return c.device == DeviceChoice::kCpu; }, "device is cpu; give cuda"},
+    {"kernels.deterministic", IsOnCpu, "device is cpu; give cuda"},
+    {"kernels.tf32", IsOnCpu, "device is cpu; give cuda"},
+    {"kernels.attention", IsOnCpu, "device is cpu; give cuda"},
+    {"device.memory", IsOnCpu, "device is cpu; give cuda"},
 };
 
 bool Holds(const Rule& rule, const std::string& key) {

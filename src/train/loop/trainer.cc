@@ -86,7 +86,8 @@ absl::Status Trainer::CheckMemoryFor(const std::optional<StepPlans>& plans) {
   if (need.communicators > 0) need.communicators -= kNcclMeetingBytes;  // the mesh has allocated them already
   absl::Status status = CheckMemory(need, config_, runtime_.memory(), mesh_.World());
   if (status.ok()) return status;
-  return {status.code(), std::string(status.message()) + KeysForLess(need, step_.options().model, context_.numerics())};
+  bool combines = plans && context_.numerics().combine;
+  return {status.code(), std::string(status.message()) + KeysForLess(need, step_.options().model, combines)};
 }
 
 absl::StatusOr<std::optional<StepPlans>> Trainer::MakePlans() {

@@ -60,12 +60,14 @@ absl::Status CheckMemory(std::span<const RankMemory> ranks) {
   return absl::OkStatus();
 }
 
-std::string KeysForLess(const MemoryNeed& need, const ModelScope::Options& model, const Numerics& numerics) {
+std::string KeysForLess(const MemoryNeed& need, const ModelScope::Options& model, bool combines) {
   std::string keys;
   bool keeps = model.fsdp == Fsdp::kFull && !model.regather;  // else a step holds as many bytes of casts as of copies
   if (keeps) keys += "; parallel.regather=always keeps no gathered weights";
   if (keeps && need.copies > 0) keys += "; precision.copies=never keeps no weights in the compute type";
-  if (model.fsdp != Fsdp::kFull && numerics.combine) keys += "; kernels.combine=false joins no weights";
+  // Casts are written where they are joined; other weights are copied there.
+  bool copies = need.copies > 0 || model.precision.compute == model.precision.params;
+  if (combines && copies && model.fsdp != Fsdp::kFull) keys += "; kernels.combine=false joins no weights";
   return keys;
 }
 

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "weft/core/runtime/context.h"
 #include "weft/dist/group/process_group.h"
 #include "weft/parallel/nn/module.h"
 #include "weft/parallel/step/memory_need.h"
@@ -28,7 +27,8 @@ Memory Bounded(const Memory& memory, size_t most);
 // get the same result.
 absl::Status CheckMemory(const MemoryNeed& need, const Config& config, const DeviceRuntime& device,
                          ProcessGroup& world);
-// Returns the keys that make a run need less memory, as "; KEY=VALUE keeps no ..." each.
-std::string KeysForLess(const MemoryNeed& need, const ModelScope::Options& model, const Numerics& numerics);
+// Returns the keys that make a run need less memory, as "; KEY=VALUE keeps no ..." each. `combines`: whether products
+// of the program are joined.
+std::string KeysForLess(const MemoryNeed& need, const ModelScope::Options& model, bool combines);
 
 }  // namespace weft
