@@ -5,6 +5,7 @@
 #include <cublasLt.h>
 
 #include "probe.h"
+#include "products/algorithms.h"
 
 constexpr size_t kWorkspace = 64 << 20;
 constexpr int kMostCandidates = 16;
@@ -47,12 +48,19 @@ class Product {
     Ask(shape.candidates);
   }
   size_t candidates() const { return algorithms_.size(); }
+  const std::vector<Algorithm>& algorithms() const { return algorithms_; }
+  Problem problem() const { return {handle_, desc_, a_, b_, c_, kWorkspace}; }
+  // Adds a candidate that the heuristic does not name.
+  void Add(const Algorithm& algorithm) { algorithms_.push_back(algorithm); }
+  size_t choice() const { return choice_; }
   void Choose(size_t candidate) { choice_ = candidate; }
   void Run(const void* a, const void* b, void* c, void* workspace, cudaStream_t stream) const {
+    Check(TryRun(a, b, c, workspace, stream), "multiply");
+  }
+  cublasStatus_t TryRun(const void* a, const void* b, void* c, void* workspace, cudaStream_t stream) const {
     const float one = 1, zero = 0;
-    Check(cublasLtMatmul(handle_, desc_, &one, a, a_, b, b_, &zero, c, c_, c, c_, &algorithms_[choice_].words,
-                         workspace, kWorkspace, stream),
-          "multiply");
+    return cublasLtMatmul(handle_, desc_, &one, a, a_, b, b_, &zero, c, c_, c, c_, &algorithms_[choice_].words,
+                          workspace, kWorkspace, stream);
   }
 
  private:
@@ -84,9 +92,6 @@ class Product {
   cublasLtHandle_t handle_;
   cublasLtMatmulDesc_t desc_;
   cublasLtMatrixLayout_t a_, b_, c_;
-  struct Algorithm {  // nvcc 13.0 fails on a vector of the library's own type, which has no name
-    cublasLtMatmulAlgo_t words;
-  };
   std::vector<Algorithm> algorithms_;
   size_t choice_ = 0;
 };
