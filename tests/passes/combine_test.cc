@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "parallel/testing.h"
 #include "share.h"
 #include "support/training.h"
 #include "weft/core/compile/plan.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/ops/ops.h"
 #include "weft/core/ops/structural.h"
 #include "weft/core/passes/fuse.h"
 #include "weft/core/passes/parts.h"
@@ -258,6 +260,32 @@ TEST(Combine, LeavesGradientsThatHideCollectivesSingle) {
     }
     int64_t parts = overlap == OverlapMode::kHalves ? 2 : 1, joined = overlap == OverlapMode::kFill ? 6 : 9;
     EXPECT_EQ(products[false] - products[true], parts * joined * kLayers) << Describe(layout);
+  }
+}
+
+// Two products of x and their gradients. With `depends` k's gradient reads that of q's weight, as none of first order
+// does.
+test::Traced TwoProducts(bool depends) {
+  Sharding one(1);
+  Var wq = ParameterLeaf("wq", DType::kF64, {16, 32}, one), wk = ParameterLeaf("wk", DType::kF64, {16, 32}, one);
+  Var x = Exp(Leaf("x", DType::kF64, {8, 16}, one));                   // [8, 16]
+  Var q = Einsum("bc,cn->bn", x, wq), k = Einsum("bc,cn->bn", x, wk);  // [8, 32]
+  test::Traced traced{.outputs = {{"y", SwiGlu(q, k)}}};
+  OriginScope backward(Phase::kBackward, nullptr);
+  Var dq = Exp(q), dwq = Einsum("bn,bc->cn", dq, x);                        // [8, 32] [16, 32]
+  Var dk = depends ? k * BroadcastTo(SumOfSquares(dwq), {8, 32}) : Exp(k);  // [8, 32]
+  Var dwk = Einsum("bn,bc->cn", dk, x);                                     // [16, 32]
+  Var dx = Einsum("bn,cn->bc", dq, wq) + Einsum("bn,cn->bc", dk, wk);       // [8, 16]
+  for (auto [name, v] : {std::pair{"dwq", dwq}, {"dwk", dwk}, {"dx", dx}}) traced.outputs.push_back({name, Exp(v)});
+  return traced;
+}
+
+TEST(Combine, LeavesGradientsThatDependOnEachOtherSingle) {
+  for (bool depends : {false, true}) {
+    LocalProgram program = Partition(test::Trace([&] { return TwoProducts(depends); }), {.mesh = test::MeshOf({1})});
+    Graph combined = Combine(program, test::KernelsOf(DeviceKind::kCpu)).graph;
+    EXPECT_EQ(Count(combined, Op::kEinsum), depends ? 6 : 3);
+    EXPECT_TRUE(!depends || combined.nodes == program.graph.nodes);
   }
 }
 

@@ -114,13 +114,15 @@ class Combiner {
     put_at_[&root].push_back(total.node_ptr());
   }
 
-  // Returns the program with the new nodes, each after what it reads.
+  // Returns the program with the new nodes, each after what it reads. Returns the old program if there is no such
+  // order.
   LocalProgram Rebuilt() {
     for (const auto& node : program_.graph.nodes) {
       Place(node);
       if (auto it = put_at_.find(node.get()); it != put_at_.end())
         for (const auto& made : it->second) Place(made);
     }
+    if (cyclic_) return program_;
     Graph combined = std::move(result_);
     CarryNames(program_.graph, combined, [this](const Var& v) { return Now(v); });
     return {RemoveDead(combined), program_.mesh, program_.inlined};
@@ -132,10 +134,8 @@ class Combiner {
   std::shared_ptr<Node> Place(const std::shared_ptr<Node>& node) {
     auto [it, is_new] = placed_.emplace(node.get(), nullptr);
     if (!is_new) {
-      WEFT_CHECK(it->second,
-                 "kernels.combine: the gradient of one product depends on that of another that it would be "
-                 "joined with; give false");
-      return it->second;
+      cyclic_ |= !it->second;
+      return cyclic_ ? node : it->second;
     }
     absl::InlinedVector<Var, 3> inputs;
     for (const Var& in : node->inputs) inputs.push_back(Now(in));
@@ -154,7 +154,8 @@ class Combiner {
   absl::flat_hash_map<const Node*, size_t> position_;
   Replacements instead_;
   absl::flat_hash_map<const Node*, std::vector<std::shared_ptr<Node>>> put_at_;  // by a node: what is placed after it
-  absl::flat_hash_map<const Node*, std::shared_ptr<Node>> placed_;
+  absl::flat_hash_map<const Node*, std::shared_ptr<Node>> placed_;               // null: what it reads is being placed
+  bool cyclic_ = false;  // the gradient of one product depends on that of another that it would be joined with
   Graph result_;
 };
 

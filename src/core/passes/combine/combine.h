@@ -8,6 +8,8 @@
 // gradients dq, dk and dv need no copies, because kernels read and write parts of the combined values in place
 // (core/compile/plan.h). Weights that ranks gather are concatenated before that, as shards.
 //
+// A program in which a gradient depends on another that it would be joined with stays as it is.
+//
 // All readers of the results must accept slices. Both the products and the sum of their gradients must be there,
 // because a program without gradients would copy the weights for little gain.
 #pragma once
