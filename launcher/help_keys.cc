@@ -22,6 +22,11 @@ Words Sections() {
   return names;
 }
 
+bool IsSection(const std::string& name) {
+  Words sections = Sections();
+  return std::ranges::find(sections, name) != sections.end();
+}
+
 Words KeysIn(const std::string& section) { return KeysOf(section == kTop ? "" : section); }
 
 void PrintKey(const std::string& key) {
@@ -40,6 +45,8 @@ int Refuse(const std::string& expected, const Words& names, const std::string& g
 
 }  // namespace
 
+bool NamesKeys(const std::string& word) { return FindField(word) || IsSection(word); }
+
 int HelpKeys(const Words& words) {
   Words sections = Sections();
   if (words.empty()) {
@@ -51,12 +58,11 @@ int HelpKeys(const Words& words) {
   if (words.size() > 1) return Refuse("one section of", sections, words.back());
   const std::string& word = words[0];
   std::string section = word.substr(0, word.find('.'));
-  bool is_section = std::find(sections.begin(), sections.end(), section) != sections.end();
   if (FindField(word)) {
     // device has a value and is also the first part of device.memory.
     for (const Field& field : Schema())
       if (field.key == word || std::string_view(field.key).starts_with(word + ".")) PrintKey(field.key);
-  } else if (!is_section) {
+  } else if (!IsSection(section)) {
     return Refuse("one section of", sections, section);
   } else if (word != section) {
     return Refuse("a key of " + section + ":", KeysIn(section), word);

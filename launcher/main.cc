@@ -99,6 +99,7 @@ int Help(const Words& words) {
   if (words[0] == "keys") return HelpKeys(Words(words.begin() + 1, words.end()));
   if (RunsItself(words[0])) return Usage(stdout, 0);
   const Command* command = FindCommand(words[0]);
+  if (!command && NamesKeys(words[0])) return HelpKeys(words);
   return command ? command->run({"--help"}) : Unknown(words[0]);
 }
 

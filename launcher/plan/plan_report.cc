@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "launcher/plan/traffic.h"
 #include "weft/core/base/memory.h"
+#include "weft/core/ops/structural.h"
 #include "weft/core/passes/node_time.h"
+#include "weft/core/runtime/context.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/parallel/step/kernel_choices.h"
 #include "weft/train/config/model_of.h"
@@ -103,6 +106,8 @@ std::string MemoryNotes(const PlanReport& r) {
         fmt::format("  data is estimated; while it is read, {} of text are held too\n", BytesText(size_t(r.data.text)));
   if (!r.weights.empty()) text += fmt::format("  {}\n", r.weights);
   if (r.device == DeviceKind::kCpu) return text;
+  if (r.most > 0 && size_t(r.memory.Total()) > r.most)
+    text += fmt::format("  too much: device.memory is {}, so that weft train refuses such a run\n", BytesText(r.most));
   return text + fmt::format(
                     "  predicted peak {} on {}, and {} of staging on the host; cuDNN's scratch, where it runs "
                     "attention, is that of sm_90, and what CUDA and its libraries keep for themselves comes on top\n",
@@ -123,6 +128,7 @@ std::string ComputeText(const PlanReport& r) {
                                  FlopsText(r.flops / r.mesh.num_ranks()));
   if (!r.recompute.empty()) text += fmt::format("  recompute: {}\n", r.recompute);
   if (!r.kernels.empty()) text += fmt::format("  kernels: {}\n", r.kernels);
+  if (!r.joined.empty()) text += fmt::format("  kernels.combine: {}\n", r.joined);
   for (const std::string& op : r.inlined) text += fmt::format("  inlined: {}\n", op);
   return text;
 }
@@ -190,6 +196,24 @@ std::string LinesText(const std::vector<CommLine>& lines) {
   return text;
 }
 
+// Returns the concat of weights that a product reads, itself or gathered; null if it reads another value.
+const Node* JoinedWeights(const Node& product) {
+  if (product.inputs.size() < 2) return nullptr;
+  const Node* node = &product.inputs[1].node();
+  if (node->op == Op::kAllGather) node = &node->inputs[0].node();
+  return node->op == Op::kConcat && IsPacked(node->attrs) ? node : nullptr;
+}
+// Says how many groups of weights are joined.
+std::string JoinedText(const Plan& plan, const Runtime& runtime) {
+  if (!runtime.context->numerics().combine) return "";
+  std::set<const Node*> groups;
+  for (const Step& step : plan.steps)
+    if (step.node->phase == Phase::kForward)
+      if (const Node* weights = JoinedWeights(*step.node)) groups.insert(weights);
+  if (groups.empty()) return "joins nothing here, as it joins only products of one value without biases";
+  return fmt::format("joins the products of {} of weights", Counted(int64_t(groups.size()), "group"));
+}
+
 // Describes what the plan computes again, by the products that it has more than the program.
 std::string RecomputeText(const Config& config, const TrainingStep& step, const Plan& plan) {
   const RecomputeConfig& recompute = config.train.recompute;
@@ -225,7 +249,9 @@ void AddPlans(const Config& config, PlannedStep& planned, PlanReport& report) {
   report.lines.insert(report.lines.end(), lines.begin(), lines.end());
   report.memory = MemoryNeedOf(step, &plans, report.device);
   if (!config.checkpoint.dir.empty()) report.memory += SnapshotNeedOf(step, planned.runtime().coords, report.device);
+  if (report.device != DeviceKind::kCpu) report.most = DeviceBytes(config);
   report.recompute = RecomputeText(config, step, plans.step);
+  report.joined = JoinedText(plans.step, planned.runtime());
   report.data = EstimateDataNeed(config);
   report.memory += HeldDataNeed(report.data.tokens, report.device);
   const Plan& largest = plans.Largest();

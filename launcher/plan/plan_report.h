@@ -24,11 +24,13 @@ struct PlanReport {
   MemoryNeed memory;  // of a rank
   DataNeed data;      // its tokens are included in `memory`
   DeviceKind device = DeviceKind::kCpu;
+  size_t most = 0;  // bytes that device.memory lets a rank take; 0: it is not set, or the device is a CPU
   std::string fullest, largest_workspace;  // the ops at which memory is fullest and the workspace is largest
   double flops = 0;                        // of the products of a step on all ranks together
   std::string weights;                     // what parallel.regather: auto chose; "" if it had no choice
   std::string recompute;                   // the mode of train.recompute and its cost; "" for none
   std::string kernels;                     // see KernelChoices
+  std::string joined;                      // what kernels.combine did; "" if it is off
   std::optional<StepTime> time;            // as predicted, if there are rates
   std::string rates;                       // what they are of: "NVIDIA H200 (h200.jsonl)"
   std::vector<std::string> inlined;        // ops that were decomposed because a dim that they need whole is sharded

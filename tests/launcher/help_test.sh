@@ -29,6 +29,8 @@ for key in $keys; do
     fail "expected $key by itself in weft help keys $key"
 done
 run 0 "learning rate after the warm-up" help keys optimizer
+run 0 "learning rate after the warm-up" help optimizer
+run 0 "learning rate after the warm-up" help optimizer.lr
 run 2 'got "optimizer.nam"; did you mean optimizer.name?' help keys optimizer.nam
 run 2 "expected a key of mesh: mesh.replicate, mesh.dp, mesh.tp" help keys mesh.zzz
 run 2 'got "optimiser"; did you mean optimizer?' help keys optimiser

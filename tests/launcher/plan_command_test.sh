@@ -62,12 +62,16 @@ plan 0 "every collective of a rank" configs/gpt2-tiny.yaml mesh.tp=2 --verbose
 grep -qE '^all_reduce +tp .* B .* x1  blocks\.1\.mlp\.down  transformer\.cc:[0-9]+$' "$dir/out" || fail "expected each collective"
 # GPUs are planned with in every build; a run on one needs the CUDA library.
 plan 0 "predicted peak" configs/gpt2-tiny.yaml device=cuda
-if [ ! -e "$2/libweft_cuda.so" ]; then
+if ! ldconfig -p | grep -q 'libcuda\.so\.1'; then
   train=$("$weft" train configs/gpt2-tiny.yaml data.train=README.md device=cuda 2>&1) && code=0 || code=$?
-  [[ $code = 2 && $train = *"command line: device: device cuda: cannot open the CUDA library"* ]] ||
-    fail "expected weft train to refuse a GPU without the CUDA library, got $code: $train"
+  [[ $code = 2 && $train = *"command line: device: device cuda: this host has no NVIDIA driver"* ]] ||
+    fail "expected weft train to refuse a GPU without a driver, got $code: $train"
 fi
 plan 0 "predicted peak" configs/gpt2-tiny.yaml device=cuda mesh.tp=4 mesh.dp=2
+plan 0 "too much: device.memory is 104.9 KiB, so that weft train refuses such a run" configs/gpt2-tiny.yaml device=cuda device.memory=0.0001
+plan 0 "kernels.combine: joins the products of 4 groups of weights" configs/llama-tiny.yaml kernels.combine=true
+plan 0 "kernels.combine: joins nothing here" configs/gpt2-tiny.yaml kernels.combine=true
+plan 0 "4 heads over 6 tensor parallel ranks leave 2 ranks without any; give at most 4" configs/gpt2-tiny.yaml mesh.tp=6
 plan 0 "note: command line: loss_scale.initial: has no effect" configs/gpt2-tiny.yaml loss_scale.initial=8
 echo "plan: ok"
 

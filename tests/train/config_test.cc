@@ -447,6 +447,17 @@ TEST(Config, OverlapFollowsTheDeviceAndTheMesh) {
   }
 }
 
+// One data parallel rank has whole weights, so fsdp: full is none there. The note that it has no effect is true.
+TEST(Config, FsdpOverOneRankIsNone) {
+  for (const char* dp : {"1", "2"}) {
+    Config config = Good(kBase, {"parallel.fsdp=full", "mesh.tp=2", fmt::format("mesh.dp={}", dp)});
+    ASSERT_TRUE(Resolve(config, config.mesh.ranks()).ok());
+    StepOptions options = StepOptionsOf(config);
+    EXPECT_EQ(options.model.fsdp, *dp == '1' ? Fsdp::kNone : Fsdp::kFull);
+    EXPECT_EQ(options.model.copies, *dp == '1');
+  }
+}
+
 // Products are joined as asked. auto joins them on GPUs that cast weights which ranks gather or have parts of.
 TEST(Config, CombinationFollowsTheDeviceTheTypesAndTheMesh) {
   for (DeviceKind device : {DeviceKind::kCpu, DeviceKind::kCuda})

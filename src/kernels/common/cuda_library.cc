@@ -4,6 +4,13 @@
 #include <fmt/format.h>
 
 namespace weft {
+
+bool HasCudaDriver() {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver) dlclose(driver);
+  return driver != nullptr;
+}
+
 namespace {
 
 constexpr const char* kLibrary = "libweft_cuda.so";
@@ -13,6 +20,10 @@ absl::StatusOr<void*> Library() {
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library) return library;
   std::string fault = dlerror();
+  if (!HasCudaDriver())
+    return absl::NotFoundError(
+        "device cuda: this host has no NVIDIA driver, or this container does not see it; run where a GPU is, or use "
+        "device=cpu");
   const char* remedy = fault.starts_with(kLibrary)
                            ? "build it with the rest: cmake --build --preset release, where the CUDA toolkit is"
                            : "install what it needs or use launcher/bundle.sh where that is";
@@ -26,12 +37,6 @@ Fn* Symbol(void* library, const char* name) {
 }
 
 }  // namespace
-
-bool HasCudaDriver() {
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (driver) dlclose(driver);
-  return driver != nullptr;
-}
 
 absl::Status OpenCudaKernels(KernelTable& table) {
   absl::StatusOr<void*> library = Library();

@@ -240,6 +240,14 @@ void NoteIdleRanks(Config& config, int64_t ranks, int64_t share) {
                   RanksText(idle), ranks));
 }
 
+// Adds a note if some tensor parallel ranks get no head.
+void NoteIdleHeads(Config& config) {
+  int64_t ranks = config.mesh[kTensorAxis], heads = config.model.heads, idle = ranks - heads;
+  if (heads == 0 || idle <= 0) return;
+  config.notes.push_back(fmt::format("{}{} heads over {} tensor parallel ranks leave {} without any; give at most {}",
+                                     PlaceOf(config, "mesh.tp"), heads, ranks, RanksText(idle), heads));
+}
+
 // Adds a note if a micro-batch of one sequence per rank has no halves.
 void NoteNoHalves(Config& config) {
   if (config.parallel.overlap != OverlapMode::kHalves || config.train.micro_batch != 1) return;
@@ -297,6 +305,7 @@ absl::Status Resolve(Config& config, int world_size) {
   micro = micro == 0 ? share : std::min(micro, share);
   NoteIdleRanks(config, batch_ranks, share);
   NoteNoHalves(config);
+  NoteIdleHeads(config);
   NoteNoChunks(config);
   return absl::OkStatus();
 }

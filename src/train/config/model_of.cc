@@ -11,9 +11,15 @@
 namespace weft {
 namespace {
 
+// One data parallel rank has whole weights, also with fsdp: full.
+Fsdp FsdpOf(const Config& config, const MeshShape& mesh) {
+  bool shards = mesh.sizes[size_t(mesh.Axis("dp"))] > 1 || config.parallel.fsdp != FsdpMode::kFull;
+  return shards ? Fsdp(config.parallel.fsdp) : Fsdp::kNone;
+}
+
 // With fsdp: full a run may have more parameters than memory for copies of them.
-bool CopiesWeights(const Config& config) {
-  if (config.precision.copies == CopyMode::kAuto) return config.parallel.fsdp != FsdpMode::kFull;
+bool CopiesWeights(const Config& config, Fsdp fsdp) {
+  if (config.precision.copies == CopyMode::kAuto) return fsdp != Fsdp::kFull;
   return config.precision.copies == CopyMode::kAlways;
 }
 
@@ -22,7 +28,7 @@ bool CopiesWeights(const Config& config) {
 bool CombinesProducts(const Config& config, DeviceKind device) {
   if (config.kernels.combine != CombineMode::kAuto) return config.kernels.combine == CombineMode::kTrue;
   bool narrower = SizeOf(config.precision.compute) < SizeOf(config.precision.params);
-  bool in_parts = config.parallel.fsdp == FsdpMode::kFull || config.mesh[kTensorAxis] > 1;
+  bool in_parts = FsdpOf(config, MeshOf(config)) == Fsdp::kFull || config.mesh[kTensorAxis] > 1;
   return device == DeviceKind::kCuda && narrower && in_parts && config.parallel.overlap != OverlapMode::kChunks;
 }
 
@@ -63,8 +69,8 @@ StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   o.model.plan = PlanOf(config, mesh);
   o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
   if (config.precision.wire == WireMode::kBf16) o.model.precision.wire = DType::kBF16;
-  o.model.fsdp = Fsdp(config.parallel.fsdp);
-  o.model.copies = CopiesWeights(config);
+  o.model.fsdp = FsdpOf(config, mesh);
+  o.model.copies = CopiesWeights(config, o.model.fsdp);
   o.model.regather = config.parallel.regather != RegatherMode::kNever;
   o.check = config.parallel.check == CheckMode::kExplicit;
   o.optimizer = OptimizerOf(config);
