@@ -279,11 +279,7 @@ PlanReport MakePlanReport(const Config& config) {
 absl::Status AddTime(const PlannedStep& planned, const RatesFile& file, PlanReport& report) {
   if (absl::Status s = CheckDevice(file, planned.device()); !s.ok()) return s;
   absl::StatusOr<StepTime> time = TimeOf(planned, file.rates);
-  if (!time.ok())
-    return absl::InvalidArgumentError(fmt::format(
-        "rates: {} has no measurement of {}; weft bench rates config=CONFIG --json, on this mesh, measures it, and its "
-        "lines can be added to the file",
-        file.path, std::string(time.status().message())));
+  if (!time.ok()) return absl::InvalidArgumentError("rates: " + LacksText(file, time.status()));
   report.time = *time;
   report.rates = fmt::format("{} ({})", file.device_name, file.path);
   return absl::OkStatus();

@@ -137,6 +137,14 @@ absl::Status CheckDevice(const RatesFile& file, DeviceKind device) {
                   Name(device), file.device_name, file.path, Name(file.device)));
 }
 
+std::string LacksText(const RatesFile& file, const absl::Status& lacks) {
+  return fmt::format(
+      "{} has no measurement of {}; weft bench rates config=CONFIG --json, on this mesh, measures it, and its lines "
+      "can be "
+      "added to the file",
+      file.path, std::string(lacks.message()));
+}
+
 std::string NoteOnRanks(const RatesFile& file, int64_t ranks) {
   if (file.device != DeviceKind::kCpu || ranks <= file.ranks) return "";
   return fmt::format(

@@ -26,6 +26,9 @@ absl::StatusOr<RatesFile> ReadRates(const std::string& path);
 // Returns an error if the file is of another kind of device.
 absl::Status CheckDevice(const RatesFile& file, DeviceKind device);
 
+// Says which measurement, as named by an error of a prediction, the file lacks, and which command makes it.
+std::string LacksText(const RatesFile& file, const absl::Status& lacks);
+
 // Returns a note if a step of so many ranks may find a slower device than the file's: more ranks share the cores of a
 // host. Otherwise "".
 std::string NoteOnRanks(const RatesFile& file, int64_t ranks);

@@ -80,8 +80,7 @@ class Searcher {
       return Outcome::kTooLarge;
     }
     absl::StatusOr<StepTime> time = TimeOf(planned, rates_.rates);
-    if (!time.ok())
-      return LeaveOut(fmt::format("{} has no measurement of {}", rates_.path, std::string(time.status().message())));
+    if (!time.ok()) return LeaveOut(LacksText(rates_, time.status()));
     report.time = *time;
     if (!seen_.insert({time->total, report.memory.Total()}).second) return LeaveOut(kSame);
     result_.found.push_back({candidate, *time, report.memory.Total(), TokensPerSecond(report)});
@@ -128,7 +127,7 @@ absl::StatusOr<SearchResult> Search(const Config& config, const SearchRequest& r
 
 std::string ToText(const SearchResult& result, const SearchRequest& request) {
   constexpr size_t kShown = 10;
-  std::string text = fmt::format("search: {} devices{}, {} steps planned, {} of them fit\n", request.devices,
+  std::string text = fmt::format("search: {} devices{}, {} steps planned, {} of them predicted\n", request.devices,
                                  request.memory > 0 ? fmt::format(" of {} GiB", request.memory) : "", result.plans,
                                  result.found.size());
   text += fmt::format("{:>10} {:>8} {:>18} {:>11}  keys\n", "step ms", "GiB", "tokens/s per rank", "exposed ms");
