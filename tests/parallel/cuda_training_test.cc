@@ -183,6 +183,26 @@ TEST(CudaCombine, GivesTheLossesOfSingleProducts) {
   }
 }
 
+// The gradient of the MLP's product may round to a neighbour, 2^-8 apart, in each step.
+TEST(CudaSwiGlu, GivesTheLossesOfSeparateGradients) {
+  Job job{.model = FindFamily("llama")->configure(
+              {.layers = 2, .heads = 4, .kv_heads = 4, .dim = 256, .ffn = 512, .vocab = 512, .context = 512}),
+          .precision = {DType::kBF16, DType::kF32, DType::kF32},
+          .global_batch = 4,
+          .steps = 6};
+  for (Layout layout :
+       {Layout{}, Layout{.combine = true}, Layout{.tp = 2, .sequence_parallel = true, .combine = true}}) {
+    layout.device = DeviceUnderTest();
+    RunResult want = testing_::Train(job, layout);
+    layout.swiglu = true;
+    RunResult got = testing_::Train(job, layout);
+    ASSERT_EQ(got.losses.size(), want.losses.size());
+    for (size_t i = 0; i < want.losses.size(); i++)
+      EXPECT_LE(std::abs(got.losses[i] - want.losses[i]), 1e-2 * want.losses[i])
+          << testing_::Describe(layout) << ", step " << i + 1;
+  }
+}
+
 // ---- Sums over ranks whose terms are sent as bf16. ----
 
 // The ranks share the GPU, which rounds and adds. The host's groups move the rounded terms.

@@ -87,6 +87,29 @@ TEST(FuseLinear, TakesWhatFollowsInItsOrder) {
   }
 }
 
+// The gradients of SwiGLU of a and b [B, F] for dy = x w^T, which is an output too if it is `read`.
+Traced SwiGluGradients(bool read) {
+  Sharding one(1);
+  Var x = Exp(Leaf("x", DType::kF64, {B, C}, one));                      // [B, C]
+  Var dy = Einsum("bc,fc->bf", x, Leaf("w", DType::kF64, {F, C}, one));  // [B, F]
+  Var a = Leaf("a", DType::kF64, {B, F}, one), b = Leaf("b", DType::kF64, {B, F}, one);
+  Outputs d = Emit(Op::kSwiGluGrad, {}, {a, b, dy}, Loc::current());
+  Traced traced{.outputs = {{"da", d[0]}, {"db", d[1]}}};
+  if (read) traced.outputs.push_back({"dy", dy});
+  return traced;
+}
+
+TEST(FuseLinear, TakesTheGradientOfSwiGlu) {
+  KernelTable kernels = FusingKernels();
+  LocalProgram single = ProgramOf([] { return SwiGluGradients(false); }),
+               read = ProgramOf([] { return SwiGluGradients(true); });
+  EXPECT_EQ(Computing(Fuse(single, kernels, {.swiglu = true})), "exp[x] einsum[w] swiglu_grad[a b]") << "no kernel";
+  kernels.Add(Op::kLinearSwiGluGrad, {.run = [](const KernelCall&) { Fail("not expected to run"); }});
+  EXPECT_EQ(Computing(Fuse(single, kernels, {.swiglu = true})), "exp[x] linear_swiglu_grad[w a b]");
+  EXPECT_EQ(Computing(Fuse(single, kernels)), "exp[x] einsum[w] swiglu_grad[a b]") << "nobody asks for it";
+  EXPECT_EQ(Computing(Fuse(read, kernels, {.swiglu = true})), "exp[x] einsum[w] swiglu_grad[a b]");
+}
+
 // Returns the attribute `parameter` of the first product.
 int64_t Marks(const std::function<Traced()>& body) {
   LocalProgram fused = Fuse(ProgramOf(body), FusingKernels());

@@ -37,6 +37,7 @@ struct Layout {
   bool symmetric_memory = false;
   bool copies = false;   // of weights, in the compute type
   bool combine = false;  // products that share an operand
+  bool swiglu = false;   // its gradient in the epilogue of products
 };
 MeshShape MeshOf(const Layout& l);
 // Layouts that cover executors, axes, FSDP, sequence parallel and micro-batches.

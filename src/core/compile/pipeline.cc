@@ -67,7 +67,10 @@ struct Pass {
 };
 constexpr Pass kPasses[] = {
     {"3.combine", [](const auto& program, const auto& runtime, const auto&) { return Combined(program, runtime); }},
-    {"4.fuse", [](const auto& program, const auto& runtime, const auto&) { return Fuse(program, runtime.kernels()); }},
+    {"4.fuse",
+     [](const auto& program, const auto& runtime, const auto&) {
+       return Fuse(program, runtime.kernels(), {.swiglu = runtime.context->numerics().swiglu});
+     }},
     {"5.recompute",
      [](const auto& program, const auto&, const auto& recompute) { return Recompute(program, recompute); }},
     {"6.simplify", [](const auto& program, const auto&, const auto&) { return Simplify(program); }},

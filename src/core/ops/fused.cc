@@ -8,6 +8,7 @@
 //             accumulate type. That is also the result's type if wide is 1. Made by Fuse (core/passes/fuse.h) from
 //             einsum, add and cast.
 // SwiGluGrad  (a, b, dy) -> da, db, the gradients of swiglu(a, b) = silu(a) * b.
+// LinearSwiGluGrad (x, w, a, b); eq -> da, db, these gradients for dy = einsum(eq, x, w) of a's dtype. Made by Fuse.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -45,7 +46,7 @@ Activation ActivationOf(const Node& node) {
   return nullptr;
 }
 
-int64_t ExtentOf(const Node& node, const LinearParts& p, char label) {
+int64_t ExtentOf(const Node& node, const Equation& p, char label) {
   size_t i = p.a.find(label);
   return i != std::string::npos ? node.inputs[0].shape()[i] : node.inputs[1].shape()[p.b.find(label)];
 }
@@ -138,6 +139,33 @@ std::vector<Sample> SwiGluGradSamples(Op) {
   return samples;
 }
 
+void InferLinearSwiGluGrad(Node& node) {
+  Equation p(node.attrs.Text("eq"));
+  CheckSame(node, 2, 3);
+  Shape shape;
+  for (char label : p.out) shape.push_back(ExtentOf(node, p, label));
+  if (node.inputs[2].shape() != shape || node.inputs[2].dtype() != node.inputs[0].dtype())
+    FailAt(node, fmt::format("expected a and b of {} {}, got {} {}", Name(node.inputs[0].dtype()), ToString(shape),
+                             Name(node.inputs[2].dtype()), ToString(node.inputs[2].shape())));
+  for (int i = 0; i < 2; i++) AddOutput(node, node.inputs[2].dtype(), shape);
+}
+// A sharded contraction would give each rank the gradients of a part of dy.
+Dims LinearSwiGluGradDims(const Node& node) {
+  Equation p(node.attrs.Text("eq"));
+  Dims dims{.in = {p.a, p.b, p.out, p.out}, .out = {p.out, p.out}};
+  for (char label : p.a)
+    if (p.out.find(label) == std::string::npos) dims.whole += label;
+  return dims;
+}
+Outputs LinearSwiGluGradFallback(const Node& node) {
+  Var dy = Einsum(node.attrs.Text("eq"), node.inputs[0], node.inputs[1]);
+  return Emit(Op::kSwiGluGrad, {}, {node.inputs[2], node.inputs[3], dy}, node.loc);
+}
+std::vector<Sample> LinearSwiGluGradSamples(Op) {
+  return {{{{{4, 3, 6}}, {{5, 6}}, {{4, 3, 5}}, {{4, 3, 5}}}, {{"eq", "btc,nc->btn"}}},
+          {{{{7, 6}}, {{6, 5}}, {{7, 5}}, {{7, 5}}}, {{"eq", "bc,cn->bn"}}}};
+}
+
 }  // namespace
 
 void RegisterFused(OpTable& t) {
@@ -154,6 +182,12 @@ void RegisterFused(OpTable& t) {
                                 .dims = SwiGluGradDims,
                                 .fallback = SwiGluGradFallback,
                                 .samples = SwiGluGradSamples};
+  t[size_t(Op::kLinearSwiGluGrad)] = {.op = Op::kLinearSwiGluGrad,
+                                      .infer = InferLinearSwiGluGrad,
+                                      .dims = LinearSwiGluGradDims,
+                                      .fallback = LinearSwiGluGradFallback,
+                                      .samples = LinearSwiGluGradSamples,
+                                      .products = 1};
 #define WEFT_BY_ROWS(Name, ...) t[size_t(Op::k##Name)].by_rows = true;
   WEFT_FUSED_OPS(WEFT_BY_ROWS)
 #undef WEFT_BY_ROWS

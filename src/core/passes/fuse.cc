@@ -16,7 +16,8 @@ namespace {
 
 class Fuser {
  public:
-  Fuser(const LocalProgram& program, const KernelTable& kernels) : program_(program), kernels_(kernels) {
+  Fuser(const LocalProgram& program, const KernelTable& kernels, const FuseOptions& options)
+      : program_(program), kernels_(kernels), options_(options) {
     const Graph& graph = program.graph;
     for (size_t i = 0; i < graph.nodes.size(); i++) {
       position_[graph.nodes[i].get()] = i;
@@ -93,6 +94,7 @@ class Fuser {
       return;
     }
     std::shared_ptr<Node> fused = AsLinear(*node);
+    if (!fused) fused = AsSwiGluGrad(*node);
     if (!fused) fused = AsOneSum(*node);
     if (!fused) fused = WithNewInputs(node);
     fused = WithCopy(WithParameters(fused, node), *node);
@@ -210,6 +212,18 @@ class Fuser {
     return fused;
   }
 
+  // The gradient of SwiGLU whose dy is a product that nothing else reads.
+  std::shared_ptr<Node> AsSwiGluGrad(const Node& node) const {
+    if (!options_.swiglu || node.op != Op::kSwiGluGrad || !kernels_.Has(Op::kLinearSwiGluGrad)) return nullptr;
+    const Node* product = Product(node.inputs[2]);
+    if (!product || product->op != Op::kEinsum) return nullptr;
+    auto fused = std::make_shared<Node>(node);
+    fused->op = Op::kLinearSwiGluGrad;
+    fused->attrs = {{"eq", product->attrs.Text("eq")}};
+    fused->inputs = {product->inputs[0], product->inputs[1], Now(node.inputs[0]), Now(node.inputs[1])};
+    return fused;
+  }
+
   // The gradient of a bias of [B, T, C] is a sum over dim 0 of a sum over dim 0. It becomes one sum over both dims,
   // which a Merge joins. This applies only to devices that fuse. On others results keep the bits of the two sums.
   std::shared_ptr<Node> AsOneSum(const Node& node) {
@@ -253,6 +267,7 @@ class Fuser {
 
   const LocalProgram& program_;
   const KernelTable& kernels_;
+  FuseOptions options_;
   absl::flat_hash_map<const Node*, size_t> position_;
   absl::flat_hash_map<ValueKey, int> uses_;
   absl::flat_hash_set<std::string> written_;  // names of entries
@@ -266,8 +281,8 @@ class Fuser {
 
 }  // namespace
 
-LocalProgram Fuse(const LocalProgram& program, const KernelTable& kernels) {
-  LocalProgram heads = NarrowTerms(FuseLoss(program, kernels)), fused = Fuser(heads, kernels).Run();
+LocalProgram Fuse(const LocalProgram& program, const KernelTable& kernels, const FuseOptions& options) {
+  LocalProgram heads = NarrowTerms(FuseLoss(program, kernels)), fused = Fuser(heads, kernels, options).Run();
   if (VerifiesPasses()) VerifyLocal(fused.graph, fused.mesh);
   return fused;
 }

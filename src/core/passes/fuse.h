@@ -4,6 +4,7 @@
 //   einsum -> + bias -> gelu -> + residual    becomes linear, and so with the other activations
 //   norm gradient -> + residual               becomes the norm gradient with one more operand
 //   update of a parameter -> cast             becomes the update with one more result
+//   einsum -> swiglu gradient                 becomes linear_swiglu_grad, if the options ask for it
 //   sum over dim 0 -> sum over dim 0          becomes one sum over both, after a merge
 //   the last product and its cross-entropy    become one op (fuse_loss.h)
 //   a gradient that is sent in bf16           is written in bf16 by its product (narrow_terms.h)
@@ -18,6 +19,9 @@
 
 namespace weft {
 
-LocalProgram Fuse(const LocalProgram& program, const KernelTable& kernels);
+struct FuseOptions {
+  bool swiglu = false;  // products take the gradient of SwiGLU with them
+};
+LocalProgram Fuse(const LocalProgram& program, const KernelTable& kernels, const FuseOptions& options = {});
 
 }  // namespace weft

@@ -26,6 +26,7 @@ struct Numerics {
   bool deterministic = true;  // the same bits on every run: sums have a fixed order
   bool tf32 = false;          // matrix products of f32 may round their operands to TF32
   bool combine = false;       // products that share an operand run as one (core/passes/combine/combine.h)
+  bool swiglu = false;        // products take SwiGLU's gradient with them (core/passes/fuse.h)
   std::string attention;      // the preferred attention backend; "": in the order of the device's kernels
 };
 

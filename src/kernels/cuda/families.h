@@ -28,5 +28,6 @@ void AddAdamW(KernelTable& table);
 void AddSgd(KernelTable& table);
 void AddLion(KernelTable& table);
 void AddSwiGluGrad(KernelTable& table);
+void AddLinearSwiGluGrad(KernelTable& table);
 
 }  // namespace weft::cuda

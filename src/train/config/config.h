@@ -32,6 +32,7 @@ enum class CheckMode { kNone, kExplicit };
 enum class RegatherMode { kAuto, kAlways, kNever };
 enum class CopyMode { kAuto, kAlways, kNever };
 enum class CombineMode { kAuto, kTrue, kFalse };
+enum class SwiGluMode { kSeparate, kFused };
 enum class WireMode { kReduce, kBf16 };
 enum class TrainObjective { kNext, kMasked, kPairs };  // Objective of the model families, as a config value
 enum class DeviceChoice { kAuto, kCpu, kCuda };
@@ -190,6 +191,7 @@ struct TrainConfig {
 struct KernelsConfig {
   bool deterministic = true, tf32 = false;
   CombineMode combine = CombineMode::kAuto;
+  SwiGluMode swiglu = SwiGluMode::kSeparate;
   AttentionBackend attention = AttentionBackend::kAuto;
 };
 

@@ -32,6 +32,7 @@ WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
 WEFT_ENUM_NAMES(RegatherMode, "auto", "always", "never");
 WEFT_ENUM_NAMES(CopyMode, "auto", "always", "never");
 WEFT_ENUM_NAMES(CombineMode, "auto", "true", "false");
+WEFT_ENUM_NAMES(SwiGluMode, "separate", "fused");
 WEFT_ENUM_NAMES(OverlapMode, "auto", "never", "always", "fill", "halves", "chunks");
 WEFT_ENUM_NAMES(GatherMode, "kernels", "copy");
 WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
@@ -254,6 +255,7 @@ const std::vector<Field>& Fields() {
       {KEY(kernels.deterministic, "no kernel that may give other bits on the next run; false allows faster ones on a GPU, and measures which backend of attention is the fastest")},
       {KEY(kernels.tf32, "products of f32 on a GPU may round their operands to TF32, of 11 significant bits")},
       {KEY(kernels.combine, "computes queries, keys and values as one product, and the gate and the up projection of an MLP as another, forward and backward, where they have no biases; takes memory for copies of weights that are not cast; auto: on GPUs, with compute narrower than params, and fsdp full or tensor parallel ranks, but not with overlap chunks")},
+      {KEY(kernels.swiglu, "fused: on GPUs, a product computes the gradient of SwiGLU where it has the gradient of its result; bf16 on sm_90, with sizes that its tiles divide; other products compute it separately")},
       {KEY(kernels.attention, "backend of attention on a GPU, if it takes the call; auto: the first of cudnn, flash, plain, or the fastest if kernels.deterministic is false")},
 
       {KEY(optimizer.name, "the update rule"), .choices = NamesOf(OptimizerRules())},

@@ -120,6 +120,7 @@ Numerics NumericsOf(const Config& config, DeviceKind device) {
   return {.deterministic = n.deterministic,
           .tf32 = n.tf32,
           .combine = CombinesProducts(config, device),
+          .swiglu = n.swiglu == SwiGluMode::kFused,
           .attention = named ? PrintValue(*FindField("kernels.attention"), config) : ""};
 }
 

@@ -100,6 +100,9 @@ constexpr Rule kRules[] = {
      "nothing is profiled; give profile.steps"},
     {"kernels.deterministic", IsOnCpu, "device is cpu; give cuda"},
     {"kernels.tf32", IsOnCpu, "device is cpu; give cuda"},
+    {"kernels.swiglu", IsOnCpu, "device is cpu; give cuda"},
+    {"kernels.swiglu", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
+     "only executor compiled fuses; give compiled"},
     {"kernels.attention", IsOnCpu, "device is cpu; give cuda"},
     {"device.memory", IsOnCpu, "device is cpu; give cuda"},
 };

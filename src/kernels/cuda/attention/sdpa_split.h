@@ -1,6 +1,6 @@
 // The kernel of flash for few queries: in sdpa_split.cu.
 #pragma once
-#include "weft/kernels/cuda/plan/sdpa_split.h"
+#include "weft/kernels/cuda/plan/sdpa_sizes.h"
 
 namespace weft::cuda {
 

@@ -29,6 +29,7 @@ __attribute__((visibility("default"))) void weft_cuda_register(weft::KernelTable
   AddSgd(table);
   AddLion(table);
   AddSwiGluGrad(table);
+  AddLinearSwiGluGrad(table);
   CheckAllRun(table);
 }
 

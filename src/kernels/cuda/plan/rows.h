@@ -4,8 +4,13 @@
 
 namespace weft::cuda {
 
-// Return the extent of the last dim, and the product of all other extents.
-int64_t ColumnsOf(const TensorView& x);
-int64_t RowCount(const TensorView& x);
+// The extent of the last dim.
+inline int64_t ColumnsOf(const TensorView& x) { return x.dim(x.rank - 1).extent; }
+// The product of all other extents.
+inline int64_t RowCount(const TensorView& x) {
+  int64_t rows = 1;
+  for (int d = 0; d + 1 < x.rank; d++) rows *= x.dim(d).extent;
+  return rows;
+}
 
 }  // namespace weft::cuda

@@ -11,7 +11,6 @@
 #include "weft/kernels/common/cache_file.h"
 #include "weft/kernels/common/sdpa_refusal.h"
 #include "weft/kernels/cuda/plan/cudnn_sizes.h"
-#include "weft/kernels/cuda/plan/sdpa_split.h"
 
 namespace weft::cuda {
 namespace {

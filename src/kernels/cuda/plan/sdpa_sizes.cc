@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "weft/kernels/common/nest.h"
-#include "weft/kernels/cuda/plan/sdpa_split.h"
 
 namespace weft::cuda {
 namespace {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "weft/core/runtime/kernel.h"
+#include "weft/kernels/cuda/plan/machine.h"
 
 namespace weft::cuda {
 
@@ -57,5 +58,21 @@ size_t SegmentRangeBytes(const KernelCall& call);
 // Returns the bytes of the two values per query, of the accumulate type, that the backward pass needs
 // (attention/sdpa_rows.h).
 size_t SdpaRowsBytes(const KernelCall& grad_call);
+
+// How attention of few queries is split over blocks (attention/sdpa_split.cu).
+inline constexpr int kMostSplits = 2 * kProcessors;
+
+// A block takes one query of `rows` query heads that share a KV head, and one of `splits` parts of the keys that the
+// query sees. The last block of a query and its heads joins the parts.
+struct SdpaSplit {
+  bool takes = false;  // whether the kernel runs the call; false for gradients
+  int rows = 0;        // heads of a block: 1, 4 or 8
+  int chunks = 0;      // blocks for the heads of a KV head
+  int splits = 0;
+  int tiles = 0;     // B x T x G x chunks, each with `splits` blocks
+  size_t bytes = 0;  // of workspace: partial sums
+
+  explicit SdpaSplit(const KernelCall& call);
+};
 
 }  // namespace weft::cuda
