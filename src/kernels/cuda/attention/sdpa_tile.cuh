@@ -2,10 +2,9 @@
 // capability 8.0 or newer.
 #pragma once
 #include "weft/kernels/cuda/loops/convert.cuh"
+#include "weft/kernels/cuda/loops/shared_address.cuh"
 
 namespace weft::cuda {
-
-__device__ __forceinline__ uint32_t SharedAddress(const void* data) { return uint32_t(__cvta_generic_to_shared(data)); }
 
 // Begins to copy 16 bytes from global to shared memory. If not `valid`, writes zeros and reads nothing.
 __device__ __forceinline__ void CopyAsync16(void* to, const void* from, bool valid) {

@@ -4,7 +4,7 @@
 #pragma once
 #include <cuda.h>
 
-#include "weft/kernels/cuda/attention/sdpa_mma.cuh"
+#include "weft/kernels/cuda/loops/shared_address.cuh"
 
 namespace weft::cuda {
 
