@@ -214,9 +214,14 @@ __device__ void Compute(Memory& s, const Maps& maps, const Tiles& p, int first, 
   if (me.lane == 0) AwaitStores();
 }
 
+// Ends a warp. The other block may still signal barriers of this one.
+__device__ __forceinline__ void Leave() {
+  __syncwarp();
+  SyncCluster();
+}
+
 template <bool kReal>
-__global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kPair, 1, 1)
-    ProductGradients(const __grid_constant__ Maps maps, Tiles p) {
+__global__ void __launch_bounds__(kThreads, 1) ProductGradients(const __grid_constant__ Maps maps, const Tiles p) {
   if constexpr (kReal) {
     extern __shared__ __align__(1024) unsigned char memory[];
     Memory& s = *reinterpret_cast<Memory*>(memory);
@@ -230,12 +235,12 @@ __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kPair, 1, 1)
     if (threadIdx.x < 128) {
       LowerRegisters<40>();
       if (threadIdx.x == 0) Load(s, maps, p, first, stride, rank);
+      Leave();
     } else {
       RaiseRegisters<232>();
       Compute(s, maps, p, first, stride, rank);
+      Leave();
     }
-    __syncwarp();
-    SyncCluster();  // the other block may still signal barriers of this one
   }
 }
 
@@ -255,16 +260,30 @@ CUtensorMap MapOf(const TensorView& v, int64_t columns, int64_t rows, int64_t ld
   return map;
 }
 
+// A launch of the kernel on pairs of blocks.
+struct Launch {
+  cudaLaunchAttribute pair{};
+  cudaLaunchConfig_t config{};
+
+  Launch(int blocks, cudaStream_t stream) {
+    pair.id = cudaLaunchAttributeClusterDimension;
+    pair.val.clusterDim = {kPair, 1, 1};
+    config.gridDim = dim3(uint32_t(blocks)), config.blockDim = kThreads;
+    config.dynamicSmemBytes = sizeof(Memory), config.stream = stream;
+    config.attrs = &pair, config.numAttrs = 1;
+  }
+  Launch(const Launch&) = delete;
+};
+
 // How many blocks of the kernel a device runs at a time.
 struct Residents {
   int blocks = 0;
-  explicit Residents(CudaDevice&) {
+  explicit Residents(CudaDevice& device) {
     auto kernel = &ProductGradients<kBuilt>;
     WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sizeof(Memory))));
-    cudaLaunchConfig_t config{};
-    config.gridDim = kPair, config.blockDim = kThreads, config.dynamicSmemBytes = sizeof(Memory);
+    Launch pair(kPair, device.stream());
     int clusters = 0;
-    WEFT_CUDA(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+    WEFT_CUDA(cudaOccupancyMaxActiveClusters(&clusters, kernel, &pair.config));
     blocks = clusters * kPair;
   }
 };
@@ -278,8 +297,8 @@ void RunFused(const KernelCall& call, const SwiGluTiles& t, int blocks) {
             .da = MapOf(call.out[0], t.columns, t.rows, t.ld_da, kPanel, kWarpRows),
             .db = MapOf(call.out[1], t.columns, t.rows, t.ld_db, kPanel, kWarpRows)};
   Tiles tiles{int(t.terms), int(t.rows / kRows / kPair), int(t.columns / kColumns)};
-  ProductGradients<kBuilt><<<blocks, kThreads, sizeof(Memory), DeviceOf(call).stream()>>>(maps, tiles);
-  WEFT_CUDA_LAUNCHED("linear_swiglu_grad");
+  Launch launch(blocks, DeviceOf(call).stream());
+  WEFT_CUDA(cudaLaunchKernelEx(&launch.config, &ProductGradients<kBuilt>, maps, tiles));
 }
 
 void LinearSwiGluGrad(const KernelCall& call) {
