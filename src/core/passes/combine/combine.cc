@@ -154,7 +154,8 @@ class Combiner {
   absl::flat_hash_map<const Node*, size_t> position_;
   Replacements instead_;
   absl::flat_hash_map<const Node*, std::vector<std::shared_ptr<Node>>> put_at_;  // by a node: what is placed after it
-  absl::flat_hash_map<const Node*, std::shared_ptr<Node>> placed_;               // null: what it reads is being placed
+  // By a node: what is placed for it; null while what it reads is being placed.
+  absl::flat_hash_map<const Node*, std::shared_ptr<Node>> placed_;
   bool cyclic_ = false;  // the gradient of one product depends on that of another that it would be joined with
   Graph result_;
 };

@@ -1,4 +1,5 @@
-// What a captured graph launches: the names of its kernels, and whether two graphs do the same work.
+// The kernels that a captured graph launches. Two graphs that launch the same kernels on the same values do the same
+// work.
 //   const Launches launches = LaunchesOf(graph);
 #pragma once
 #include <cuda.h>
