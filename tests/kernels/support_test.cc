@@ -54,15 +54,15 @@ TEST(GpuFault, SaysWhatToBuildOrThatNothingHelps) {
   EXPECT_TRUE(Has(old, "Tesla V100 has compute capability 7.0, expected 8.0 or newer; use device=cpu")) << old;
 }
 
-// On a host without a driver, opening a GPU fails with a message. The kernels can still be opened if they were built.
+// On a host without a driver, opening a GPU says so, also in a build without CUDA: kernels would not help there.
 TEST(OpenCuda, SaysWhyThereIsNoGpu) {
   if (HasCudaDriver()) GTEST_SKIP() << "this host has a driver";
   Context context(0, 1);
-  absl::Status opened = OpenCuda(context, 0), kernels = OpenCudaKernels(context.kernels(DeviceKind::kCuda));
+  absl::Status opened = OpenCuda(context, 0);
   ASSERT_FALSE(opened.ok());
   EXPECT_FALSE(context.Has(DeviceKind::kCuda));
   std::string text(opened.message());
-  EXPECT_TRUE(Has(text, kernels.ok() ? "this host has no NVIDIA driver" : "CUDA library")) << text;
+  EXPECT_TRUE(Has(text, "this host has no NVIDIA driver")) << text;
   EXPECT_TRUE(Has(text, "use device=cpu")) << text;
 }
 
