@@ -23,7 +23,8 @@ constexpr const char* kHelp = R"(usage: weft plan CONFIG [ranks=N] [rates=FILE] 
 Prints what a training step would do on a mesh of N ranks (default: the product of the mesh): the parameters, the memory of
 a rank by category and where it is fullest, the FLOPs of its products, and the collectives by axis and by module, with the
 bytes per rank as handed over. Blocks that communicate alike are shown once. --verbose adds every collective (op, axis,
-bytes, type, shape, phase, runs per step, module, line) and exact bytes; --json prints all of it for programs.
+bytes, type, shape, phase, runs per step, module, line), exact bytes and, with rates, the time of every kernel; --json
+prints all of it for programs.
 device=cuda plans with the kernels of a GPU, in every build; else the CPU's are planned with.
 rates=FILE predicts the time of the step. weft bench rates config=CONFIG --json > FILE measures the rates of a device.
 --search predicts the step on every mesh of N devices, with what parallel.fsdp, parallel.sequence_parallel and

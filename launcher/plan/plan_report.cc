@@ -39,6 +39,13 @@ std::vector<Wait> LongestWaits(const StepTime& time) {
   return waits;
 }
 
+// Returns the kernels by their time, longest first.
+std::vector<KernelTime> LongestKernels(const StepTime& time) {
+  std::vector<KernelTime> kernels = time.kernels;
+  std::ranges::stable_sort(kernels, std::greater(), &KernelTime::ms);
+  return kernels;
+}
+
 std::string TimeJson(const PlanReport& r) {
   if (!r.time) return "";
   const StepTime& t = *r.time;
@@ -48,9 +55,13 @@ std::string TimeJson(const PlanReport& r) {
   nlohmann::ordered_json waits = nlohmann::json::array();
   for (const Wait& w : LongestWaits(t))
     waits.push_back({{"ms", w.ms}, {"times", w.times}, {"kernel", w.kernel}, {"collective", w.collective}});
-  return fmt::format("  \"step_ms\": {},\n  \"parts_ms\": {},\n  \"waits\": {},\n  \"tokens_per_s\": {},\n",
-                     nlohmann::json(t.total).dump(), parts.dump(), waits.dump(),
-                     nlohmann::json(TokensPerSecond(r)).dump());
+  nlohmann::ordered_json kernels = nlohmann::json::array();
+  for (const KernelTime& k : LongestKernels(t))
+    kernels.push_back({{"ms", k.ms}, {"times", k.times}, {"kernel", k.kernel}});
+  return fmt::format(
+      "  \"step_ms\": {},\n  \"parts_ms\": {},\n  \"waits\": {},\n  \"kernels_ms\": {},\n  \"tokens_per_s\": {},\n",
+      nlohmann::json(t.total).dump(), parts.dump(), waits.dump(), kernels.dump(),
+      nlohmann::json(TokensPerSecond(r)).dump());
 }
 
 std::string PlaceOf(const Node& node) {
@@ -133,7 +144,20 @@ std::string ComputeText(const PlanReport& r) {
   return text;
 }
 
-std::string TimeText(const PlanReport& r) {
+std::string TimesText(int64_t times) { return times == 1 ? "once" : fmt::format("{} times", times); }
+
+// Returns a line for each of the five longest kernels, or with `all` for every kernel.
+std::string KernelsText(const StepTime& time, bool all) {
+  std::vector<KernelTime> kernels = LongestKernels(time);
+  if (!all && kernels.size() > 5) kernels.resize(5);
+  std::string text;
+  for (const KernelTime& k : kernels)
+    text += fmt::format("  {:20} {:>9.4g} ms  {:>3.0f} %, {}: {}\n", "kernel time", k.ms, 100 * k.ms / time.total,
+                        TimesText(k.times), k.kernel);
+  return text;
+}
+
+std::string TimeText(const PlanReport& r, bool all) {
   if (!r.time) return "";
   const StepTime& t = *r.time;
   std::string text = fmt::format("\npredicted step: {:.4g} ms, {} tokens/s per {}\n", t.total,
@@ -147,9 +171,9 @@ std::string TimeText(const PlanReport& r) {
   if (t.exposed < t.collectives)
     text += fmt::format("  {:20} {:>9.4g} ms, while kernels run\n", "hidden collectives", t.collectives - t.exposed);
   for (const Wait& w : LongestWaits(t))
-    text += fmt::format("  {:20} {:>9.4g} ms, {}: {}, for {}\n", "kernels wait", w.ms,
-                        w.times == 1 ? "once" : fmt::format("{} times", w.times), w.kernel, w.collective);
-  return text + fmt::format("  by rates of {}\n", r.rates);
+    text += fmt::format("  {:20} {:>9.4g} ms, {}: {}, for {}\n", "kernels wait", w.ms, TimesText(w.times), w.kernel,
+                        w.collective);
+  return text + KernelsText(t, all) + fmt::format("  by rates of {}\n", r.rates);
 }
 
 // Returns the rows of a table, one per line.
@@ -300,7 +324,8 @@ std::string FlopsText(double flops) {
 }
 
 std::string ToText(const PlanReport& r, bool verbose) {
-  std::string text = SizesText(r) + MemoryText(r, verbose) + ComputeText(r) + TimeText(r) + TrafficText(r, verbose);
+  std::string text =
+      SizesText(r) + MemoryText(r, verbose) + ComputeText(r) + TimeText(r, verbose) + TrafficText(r, verbose);
   return verbose ? text + LinesText(r.lines) : text;
 }
 

@@ -41,7 +41,7 @@ PlanReport MakePlanReport(const Config& config, PlannedStep& planned);
 PlanReport MakePlanReport(const Config& config);
 // Predicts the time of the step from rates. Errors say what the file lacks, and which command measures it.
 absl::Status AddTime(const PlannedStep& planned, const RatesFile& file, PlanReport& report);
-// Returns a summary. `verbose` adds every collective and the exact bytes.
+// Returns a summary. `verbose` adds every collective, the exact bytes and the time of every kernel.
 std::string ToText(const PlanReport& report, bool verbose);
 // Returns the collectives, the memory and the FLOPs with their exact numbers. For a GPU, adds the device, the staging
 // memory and the kernels. With a predicted time, adds step_ms and its parts.

@@ -105,6 +105,7 @@ BatchWork WorkOf(const Plan& plan, const PlannedCalls& calls, const PlannedCalls
 BatchWork WorkOf(const Copy& copy) {
   BatchWork work{.dtype = copy.from.view.dtype, .bytes = 2 * double(copy.bytes)};
   work.name = fmt::format("copy {} bytes", copy.bytes);
+  work.place = "copy at the end of a step";
   return work;
 }
 

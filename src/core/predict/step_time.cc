@@ -27,6 +27,13 @@ void Add(const Wait& wait, std::vector<Wait>& waits) {
   it->times += wait.times;
 }
 
+void Add(const KernelTime& time, std::vector<KernelTime>& kernels) {
+  auto it = std::ranges::find(kernels, time.kernel, &KernelTime::kernel);
+  if (it == kernels.end()) it = kernels.insert(it, {time.kernel});
+  it->ms += time.ms;
+  it->times += time.times;
+}
+
 }  // namespace
 
 StepTime& StepTime::operator+=(const StepTime& other) {
@@ -38,6 +45,7 @@ StepTime& StepTime::operator+=(const StepTime& other) {
   exposed += other.exposed;
   lost += other.lost;
   for (const Wait& wait : other.waits) Add(wait, waits);
+  for (const KernelTime& kernel : other.kernels) Add(kernel, kernels);
   return *this;
 }
 
@@ -67,6 +75,7 @@ StepTime Simulate(const OverlapPlan& overlap, std::span<const BatchWork> batches
   double now = 0;  // when the main stream has done its latest entry
   for (size_t i = 0; i < batches.size(); i++) {
     PartOf(batches[i].kind, time) += ms[i];
+    if (batches[i].kind != WorkClass::kCollective) Add({batches[i].place, ms[i], 1}, time.kernels);
     if (overlap.entries[i].lane != OverlapPlan::kMain) continue;
     bool moves = batches[i].kind == WorkClass::kCollective;
     if (when[i].begin - now > 1e-3) {
@@ -97,6 +106,7 @@ absl::StatusOr<StepTime> TimeOf(const PlanWork& plan, const Rates& rates) {
     absl::StatusOr<double> one = rates.MillisecondsOf(copy);
     if (!one.ok()) return one.status();
     time.memory += *one;
+    Add({copy.place, *one, 1}, time.kernels);
     time.total += *one;
   }
   return time;

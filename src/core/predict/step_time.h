@@ -16,6 +16,13 @@ struct Wait {
   int64_t times = 0;
 };
 
+// How long the kernels of one place take in all blocks together.
+struct KernelTime {
+  std::string kernel;  // as BatchWork::place
+  double ms = 0;
+  int64_t times = 0;
+};
+
 // Milliseconds. All of a step on one rank, if the ranks take the same time.
 struct StepTime {
   double total = 0;
@@ -24,6 +31,7 @@ struct StepTime {
   double exposed = 0;                              // that no kernel runs, since all wait for collectives
   double lost = 0;                                 // that kernels take longer while collectives run
   std::vector<Wait> waits;                         // for collectives on lanes, of a microsecond or more
+  std::vector<KernelTime> kernels;                 // all kernels and copies, without collectives
 
   StepTime& operator+=(const StepTime& other);
   StepTime operator*(int64_t times) const;

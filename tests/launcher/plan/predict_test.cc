@@ -150,6 +150,22 @@ TEST(Predict, NamesWhatKernelsWaitFor) {
   EXPECT_GT(waits, 0);
 }
 
+// The times by place are those of all kernels, and each block has a part in one place.
+TEST(Predict, NamesTheTimeOfEachKernel) {
+  RatesFile rates = RatesOf({});
+  ForEachConfig({"never", "fill"}, [&](const Config& config, const std::string& what) {
+    StepTime time = *Predicted(config, rates).time;
+    double sum = 0;
+    for (const KernelTime& kernel : time.kernels) {
+      sum += kernel.ms;
+      EXPECT_GT(kernel.times, 0) << what;
+      EXPECT_FALSE(kernel.kernel.empty()) << what;
+      EXPECT_EQ(kernel.kernel.find("blocks.0"), std::string::npos) << what << ": all blocks are one place";
+    }
+    EXPECT_NEAR(sum, time.products + time.attention + time.memory, 1e-9 * sum) << what;
+  });
+}
+
 // A line of a batch of the plan counts more than those of other sizes.
 TEST(Predict, TakesTheTimeOfAMeasuredPart) {
   Config config = *Resolved(kModels[1], {});
