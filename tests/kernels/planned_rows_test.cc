@@ -196,8 +196,8 @@ TEST_F(PlannedRows, HaveTheFactsOfTheLibrary) {
 
 TEST_F(PlannedRows, HaveTheWorkspacesAndAnswersOfTheLibrary) {
   std::set<Op> seen;
-  for (Numerics numerics :
-       {Numerics{}, Numerics{.deterministic = false}, Numerics{.tf32 = true}, Numerics{.attention = "flash"}}) {
+  for (Numerics numerics : {Numerics{}, Numerics{.deterministic = false}, Numerics{.tf32 = true},
+                            Numerics{.logit_bytes = 1 << 16}, Numerics{.attention = "flash"}}) {
     planned_.set_numerics(numerics);
     built_.set_numerics(numerics);
     for (const Call& call : Calls()) {

@@ -203,6 +203,29 @@ TEST(CudaSwiGlu, GivesTheLossesOfSeparateGradients) {
   }
 }
 
+// However many parts the logits are cut into, each part's losses are those of its rows, and the gradient of the last
+// product's weights is summed in f32.
+TEST(CudaLogits, GiveTheSameLossesInParts) {
+  for (DType compute : {DType::kF32, DType::kBF16}) {
+    Job job{.model = FindFamily("llama")->configure(
+                {.layers = 1, .heads = 4, .kv_heads = 2, .dim = 64, .ffn = 128, .vocab = 500, .context = 200}),
+            .precision = {compute, DType::kF32, DType::kF32},
+            .global_batch = 5,
+            .steps = 6};
+    double tolerance = compute == DType::kBF16 ? 1e-2 : 1e-5;
+    Layout layout{.device = DeviceUnderTest()};
+    RunResult want = testing_::Train(job, layout);
+    for (int64_t bytes : {1, 150'000, 500'000}) {  // 1,000 rows are 8, 4 or 3 parts in bf16
+      layout.logit_bytes = bytes;
+      RunResult got = testing_::Train(job, layout);
+      ASSERT_EQ(got.losses.size(), want.losses.size());
+      for (size_t i = 0; i < want.losses.size(); i++)
+        EXPECT_LE(std::abs(got.losses[i] - want.losses[i]), tolerance * want.losses[i])
+            << Name(compute) << ", " << bytes << " bytes, step " << i + 1;
+    }
+  }
+}
+
 // ---- Sums over ranks whose terms are sent as bf16. ----
 
 // The ranks share the GPU, which rounds and adds. The host's groups move the rounded terms.

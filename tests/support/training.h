@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/core/compile/overlap/overlap_mode.h"
+#include "weft/core/runtime/context.h"
 #include "weft/dist/group/process_group.h"
 #include "weft/parallel/nn/family/family.h"
 #include "weft/parallel/program/executor_kind.h"
@@ -38,6 +39,7 @@ struct Layout {
   bool copies = false;   // of weights, in the compute type
   bool combine = false;  // products that share an operand
   bool swiglu = false;   // its gradient in the epilogue of products
+  int64_t logit_bytes = Numerics{}.logit_bytes;
 };
 MeshShape MeshOf(const Layout& l);
 // Layouts that cover executors, axes, FSDP, sequence parallel and micro-batches.

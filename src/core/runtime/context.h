@@ -23,11 +23,12 @@ class ThreadPool;
 
 // How kernels may compute if there is a choice.
 struct Numerics {
-  bool deterministic = true;  // the same bits on every run: sums have a fixed order
-  bool tf32 = false;          // matrix products of f32 may round their operands to TF32
-  bool combine = false;       // products that share an operand run as one (core/passes/combine/combine.h)
-  bool swiglu = false;        // products take SwiGLU's gradient with them (core/passes/fuse.h)
-  std::string attention;      // the preferred attention backend; "": in the order of the device's kernels
+  bool deterministic = true;               // the same bits on every run: sums have a fixed order
+  bool tf32 = false;                       // matrix products of f32 may round their operands to TF32
+  bool combine = false;                    // products that share an operand run as one (core/passes/combine/combine.h)
+  bool swiglu = false;                     // products take SwiGLU's gradient with them (core/passes/fuse.h)
+  int64_t logit_bytes = int64_t(1) << 30;  // of logits at a time, where the last product is fused with its loss
+  std::string attention;                   // the preferred attention backend; "": in the order of the device's kernels
 };
 
 // An object of a library above this one that a Context owns for life, such as the connection to the other ranks.

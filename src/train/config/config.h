@@ -192,6 +192,7 @@ struct KernelsConfig {
   bool deterministic = true, tf32 = false;
   CombineMode combine = CombineMode::kAuto;
   SwiGluMode swiglu = SwiGluMode::kSeparate;
+  double logits = 1;  // GiB
   AttentionBackend attention = AttentionBackend::kAuto;
 };
 

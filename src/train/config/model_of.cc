@@ -1,5 +1,7 @@
 #include "weft/train/config/model_of.h"
 
+#include <algorithm>
+
 #include "weft/core/base/error.h"
 #include "weft/core/host/rounding.h"
 #include "weft/parallel/nn/family/family.h"
@@ -121,6 +123,7 @@ Numerics NumericsOf(const Config& config, DeviceKind device) {
           .tf32 = n.tf32,
           .combine = CombinesProducts(config, device),
           .swiglu = n.swiglu == SwiGluMode::kFused,
+          .logit_bytes = int64_t(std::max(n.logits * double(int64_t(1) << 30), 1.0)),
           .attention = named ? PrintValue(*FindField("kernels.attention"), config) : ""};
 }
 

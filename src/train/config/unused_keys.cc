@@ -103,6 +103,7 @@ constexpr Rule kRules[] = {
     {"kernels.swiglu", IsOnCpu, "device is cpu; give cuda"},
     {"kernels.swiglu", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
      "only executor compiled fuses; give compiled"},
+    {"kernels.logits", IsOnCpu, "device is cpu; give cuda"},
     {"kernels.attention", IsOnCpu, "device is cpu; give cuda"},
     {"device.memory", IsOnCpu, "device is cpu; give cuda"},
 };

@@ -8,8 +8,6 @@
 namespace weft::cuda {
 namespace {
 
-// Bytes of logits per chunk. Every chunk but the first reads and writes the gradient of w, so more chunks cost time.
-constexpr int64_t kChunkBytes = int64_t(1) << 30;
 constexpr int64_t kAlign = 256, kRows = 128;  // chunks of whole tiles of the products
 
 bool IsFlat(const TensorView& v) {
@@ -82,7 +80,7 @@ KernelCall LossProduct::CallOf(const KernelCall& call, size_t offset) const {
 
 LossCut::LossCut(const KernelCall& call) : flat(LossChunk::AllFlat(call)), rows(RowCount(call.in[0])), size(rows) {
   int64_t row = LossChunk::LeadingOf(call.in[0].dtype, call.in[1].dim(0).extent) * int64_t(SizeOf(call.in[0].dtype));
-  int64_t chunks = CeilDiv(rows * row, kChunkBytes);
+  int64_t chunks = CeilDiv(rows * row, call.context->numerics().logit_bytes);
   if (!flat || chunks <= 1) return;
   size = RoundUp(CeilDiv(rows, chunks), kRows);
   if (call.in.size() == 4 && !Adds(call)) size = rows;

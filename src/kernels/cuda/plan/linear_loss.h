@@ -42,7 +42,8 @@ struct LossProduct {
   void Run(const KernelCall& call, const LossChunk& c) const { Row(call).run(CallOf(call, c.LogitBytes())); }
 };
 
-// How the rows of a call are cut into chunks.
+// How the rows of a call are cut into chunks, each of about Numerics::logit_bytes of logits, in multiples of 128 rows.
+// Every chunk but the first reads and writes the gradient of w, so more chunks cost time.
 struct LossCut {
   bool flat;
   int64_t rows, size;  // all rows; rows per chunk
