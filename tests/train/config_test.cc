@@ -427,6 +427,10 @@ TEST(Config, ResolveFillsTheMeshAndTheMicroBatch) {
   Config wide = Good(kBase, {"mesh.dp=2", "train.micro_batch=100"});
   ASSERT_TRUE(Resolve(wide, 2).ok());
   EXPECT_EQ(wide.train.micro_batch, 2);
+  ASSERT_EQ(wide.notes.size(), 1u);
+  EXPECT_EQ(wide.notes.back(),
+            "command line: train.micro_batch: 100 acts as 2, which is a rank's whole share of train.global_batch = 4; "
+            "give at most 2, or raise train.global_batch");
 }
 
 // A mode that the user gives is used on every device. The mode that auto means depends on the device, on whether all

@@ -248,6 +248,17 @@ void NoteIdleHeads(Config& config) {
                                      PlaceOf(config, "mesh.tp"), heads, ranks, RanksText(idle), heads));
 }
 
+// Sets train.micro_batch to at most the share of a rank. Adds a note if the user gave more.
+void FillMicroBatch(Config& config, int64_t share) {
+  int64_t& micro = config.train.micro_batch;
+  if (micro > share)
+    config.notes.push_back(fmt::format(
+        "{}{} acts as {}, which is a rank's whole share of train.global_batch = {}; give at most {}, or raise "
+        "train.global_batch",
+        PlaceOf(config, "train.micro_batch"), micro, share, config.train.global_batch, share));
+  micro = micro == 0 ? share : std::min(micro, share);
+}
+
 // Adds a note if a micro-batch of one sequence per rank has no halves.
 void NoteNoHalves(Config& config) {
   if (config.parallel.overlap != OverlapMode::kHalves || config.train.micro_batch != 1) return;
@@ -301,8 +312,7 @@ absl::Status Resolve(Config& config, int world_size) {
   }
   int64_t batch_ranks = RanksWith(mesh, &MeshAxis::shards_batch);
   int64_t share = CeilDiv(config.train.global_batch, batch_ranks);
-  int64_t& micro = config.train.micro_batch;
-  micro = micro == 0 ? share : std::min(micro, share);
+  FillMicroBatch(config, share);
   NoteIdleRanks(config, batch_ranks, share);
   NoteNoHalves(config);
   NoteIdleHeads(config);
