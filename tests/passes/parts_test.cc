@@ -29,6 +29,10 @@ class PartsTest : public testing::Test {
   Var Join(const Var& a, const Var& b) {
     return Made(Op::kConcat, {{"dim", 1}, {"packed", 0}}, {a, b}, {a.dim(0), a.dim(1) + b.dim(1)});
   }
+  // Joins the rows of both.
+  Var Stack(const Var& a, const Var& b) {
+    return Made(Op::kConcat, {{"dim", 0}, {"packed", 0}}, {a, b}, {a.dim(0) + b.dim(0), a.dim(1)});
+  }
   // A reader that takes no slices.
   Var Sorted(const Var& x) { return Made(Op::kSort, {{"dim", 1}, {"descending", 0}}, {x}, x.shape()); }
   void Return(const Var& x) { graph_.outputs.push_back({"y", x}); }
@@ -80,6 +84,22 @@ TEST_F(PartsTest, AConcatIsCopiedIfItOrAnOperandHasAName) {
   Return(d);
   EXPECT_FALSE(IsJoined(named));
   EXPECT_FALSE(IsJoined(of_named));
+}
+
+// Rows that follow each other are no different from a tensor of their own, so that any kernel writes and reads them.
+TEST_F(PartsTest, RowsAreJoinedWhateverKernelsMakeAndReadThem) {
+  Var x = Input("x"), a = Sorted(Exp(x)), b = Sorted(a), c = Sorted(b);
+  Var rows = Stack(a, b), columns = Join(Sorted(c), Sorted(Sorted(c))), of_entry = Stack(x, c);
+  for (const Var& v : {rows, columns, of_entry}) Return(Exp(v));
+  EXPECT_TRUE(IsJoined(rows));
+  EXPECT_FALSE(IsJoined(columns)) << "sort writes no slices";
+  EXPECT_FALSE(IsJoined(of_entry)) << "an entry has a place";
+  Var left = Exp(c), right = Exp(left), inner = Join(left, right), outer = Stack(Exp(inner), inner);
+  Return(Exp(outer));
+  EXPECT_TRUE(IsJoined(inner));
+  EXPECT_TRUE(IsJoined(outer)) << "a part can have parts";
+  Return(Exp(Stack(b, Sorted(b))));
+  EXPECT_FALSE(IsJoined(rows)) << "b is a part of another value too";
 }
 
 TEST_F(PartsTest, AResultIsWrittenOverASliceThatOnlyItReads) {

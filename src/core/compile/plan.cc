@@ -151,8 +151,7 @@ class Planner {
   };
   void Release(size_t block, const Lender& lender) {
     if (!lender.node) return blocks_.Release(block);
-    int result = values_.at(values_.IdOf(*lender.node, 0)).root;
-    lent_.push_back({block, lender.bucket, values_.at(result).first_kernel});
+    lent_.push_back({block, lender.bucket, values_.at(values_.IdOf(*lender.node, 0)).first_kernel});
   }
 
   void PlanWorkspace(Step& step) {

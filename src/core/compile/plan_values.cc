@@ -89,21 +89,28 @@ void PlanValues::MakeView(PlanValue& value) {
 }
 
 void PlanValues::FindRoots() {
-  for (const PlanValue& value : values_)
-    if (IsJoined(*value.node)) JoinOperands(value);
+  for (auto value = values_.rbegin(); value != values_.rend();
+       ++value)  // a whole before the wholes that it consists of
+    if (IsJoined(*value->node)) JoinOperands(*value);
   for (PlanValue& value : values_)
     if (IsView(*value.node)) MakeView(value);
   for (const auto& [result, slice] : parts_.over) MakePart(at(IdOf(*result.first, result.second)), At(slice), 0, 0);
+}
+
+// Notes that kernel i reads the value, and what it is a view of.
+void PlanValues::ReadBy(PlanValue& value, int i) {
+  value.first_kernel = std::min(value.first_kernel, i);
+  if (IsView(*value.node)) return ReadBy(At(value.node->inputs[0]), i);
+  if (!IsJoined(*value.node)) return;
+  for (const Var& part : value.node->inputs) ReadBy(At(part), i);
 }
 
 void PlanValues::FindUses() {
   for (int i = 0; i < int(graph_.nodes.size()); i++) {
     const Node& node = *graph_.nodes[size_t(i)];
     for (const Var& in : node.inputs) {
-      PlanValue& root = RootOf(in);
-      bool waits = !IsView(node) && !IsJoined(node) && !IsCollective(node.op);
-      if (waits) root.first_kernel = std::min(root.first_kernel, i);
-      root.last_use = i;
+      if (!IsView(node) && !IsJoined(node) && !IsCollective(node.op)) ReadBy(At(in), i);
+      RootOf(in).last_use = i;
     }
   }
   for (auto* list : {&graph_.outputs, &graph_.writes})

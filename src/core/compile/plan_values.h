@@ -17,7 +17,7 @@ struct PlanValue {
   int index = 0;                                       // of the node's results
   int step = 0;                                        // position of the node that makes it
   int root = 0;                                        // the value that owns its storage
-  int first_kernel = std::numeric_limits<int>::max();  // roots only: position of the first reader but collectives
+  int first_kernel = std::numeric_limits<int>::max();  // position of the first reader but collectives
   int last_use = 0;                                    // roots only: position of the last reader
   Place place;                                         // roots only
   TensorView view;
@@ -54,6 +54,7 @@ class PlanValues {
   void JoinOperands(const PlanValue& whole);
   void MakeView(PlanValue& value);
   void FindRoots();
+  void ReadBy(PlanValue& value, int i);
   void FindUses();
 
   const Graph& graph_;

@@ -2,6 +2,7 @@
 
 #include "weft/core/ir/product_flops.h"
 #include "weft/core/ir/storage.h"
+#include "weft/core/ops/structural.h"
 
 namespace weft {
 
@@ -10,7 +11,8 @@ double LocalFlops(const Node& node) {
 }
 
 double NodeTime(const Node& node) {
-  if (IsAlias(node) || IsShapeOnly(node) || node.op == Op::kLeaf) return 0;
+  bool part = (node.op == Op::kSlice || node.op == Op::kConcat) && IsPacked(node.attrs);
+  if (IsAlias(node) || IsShapeOnly(node) || node.op == Op::kLeaf || part) return 0;
   double bytes = 0;
   for (const Var& x : node.inputs)
     if (!IsShapeOnly(x.node())) bytes += double(BytesOf(x.node().outputs[size_t(x.index())]));

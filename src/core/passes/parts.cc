@@ -17,6 +17,7 @@ class PartFinder {
         Uses& uses = uses_[KeyOf(in)];
         uses.all++;
         uses.whole += !TakesSlices(*node);
+        uses.concats += node->op == Op::kConcat;
         if (node->op == Op::kSlice && IsPacked(node->attrs)) uses.slices.push_back(RangeOf(*node));
       }
     for (auto* list : {&graph.outputs, &graph.writes})
@@ -45,6 +46,7 @@ class PartFinder {
   }
   struct Uses {
     int all = 0, whole = 0, names = 0;     // readers, those that take no slices, and outputs and writes
+    int concats = 0;                       // readers
     absl::InlinedVector<Range, 3> slices;  // of the packed slices that read it
   };
   const Uses& UsesOf(const Var& v) const {
@@ -62,11 +64,20 @@ class PartFinder {
     const Uses& uses = UsesOf(Var(slice, 0));
     return uses.whole == 0 && uses.names == 0 && whole.op != Op::kLeaf && whole.op != Op::kBroadcast && !IsAlias(whole);
   }
-  // Besides the concat all readers of its operands take slices.
+  // Besides the concat all readers of its operands take slices, unless the operands lie one after the other in it.
   bool CanJoin(const std::shared_ptr<Node>& concat) const {
+    const Shape& shape = concat->outputs[0].shape;
+    bool rows = std::all_of(shape.begin(), shape.begin() + concat->attrs.Int("dim"), [](int64_t n) { return n == 1; });
     return UsesOf(Var(concat, 0)).names == 0 && std::ranges::all_of(concat->inputs, [&](const Var& part) {
-             return TakesSlices(part.node()) && UsesOf(part).whole == 1 && UsesOf(part).names == 0;
+             const Uses& uses = UsesOf(part);
+             bool fits = rows ? IsOwn(part.node()) && uses.concats == 1 : TakesSlices(part.node()) && uses.whole == 1;
+             return fits && uses.names == 0;
            });
+  }
+  // Whether a kernel writes the node's results to memory of their own.
+  bool IsOwn(const Node& node) const {
+    return node.op != Op::kLeaf && !IsAlias(node) && !IsShapeOnly(node) && node.op != Op::kBroadcast &&
+           !parts_.slices.contains(&node) && kernels_.Has(node.op);
   }
 
   // Finds the results that a kernel may write over slices, because it works in place and nothing else reads these.
