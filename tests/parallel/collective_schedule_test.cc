@@ -465,7 +465,8 @@ int WaitsForMemory(const Plan& plan, const Runtime& runtime) {
 TEST(Schedule, NoKernelWaitsForMemoryOfLatestCollectives) {
   for (Layout layout : {Layout{.dp = 4, .fsdp = Fsdp::kFull},
                         {.dp = 2, .tp = 2, .fsdp = Fsdp::kFull},
-                        {.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull}})
+                        {.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull},
+                        {.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull, .combine = true}})
     for (OverlapMode overlap : {OverlapMode::kAlways, OverlapMode::kFill, OverlapMode::kHalves}) {
       layout.overlap = overlap;
       Job job{.model = Tiny("llama"), .precision = kMixed, .global_batch = 8};

@@ -13,13 +13,16 @@
 #include "support/training.h"
 #include "weft/core/compile/plan.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/ops/equation.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/ops/structural.h"
+#include "weft/core/passes/combine/join_rows.h"
 #include "weft/core/passes/fuse.h"
 #include "weft/core/passes/parts.h"
 #include "weft/core/passes/schedule/schedule.h"
 #include "weft/core/passes/simplify.h"
 #include "weft/core/runtime/context.h"
+#include "weft/dist/group/collectives.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/kernels/cuda/plan/planned_rows.h"
 #include "weft/parallel/step/training_step.h"
@@ -57,6 +60,9 @@ std::vector<Layout> Layouts() {
       {.tp = 2},
       {.tp = 2, .sequence_parallel = true, .overlap = OverlapMode::kFill},
       {.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull, .overlap = OverlapMode::kHalves},
+      {.overlap = OverlapMode::kHalves},
+      {.tp = 2, .sequence_parallel = true, .micro_batch = 2, .overlap = OverlapMode::kHalves},
+      {.tp = 2, .recompute = {RecomputeMode::kFull}, .overlap = OverlapMode::kHalves},
       {.tp = 2, .sequence_parallel = true, .overlap = OverlapMode::kChunks, .chunks = 2},
       {.tp = 2, .sequence_parallel = true, .recompute = {RecomputeMode::kFull}}};
   for (Layout& layout : layouts) layout.combine = true;
@@ -91,6 +97,14 @@ TEST_P(CombineTraining, GivesTheNumbersOfSingleProducts) {
       }
 }
 INSTANTIATE_TEST_SUITE_P(All, CombineTraining, testing::Values("llama", "gemma2", "gpt2", "neox"));
+
+// Returns the kernels of a GPU, which cannot run.
+KernelTable GpuKernels() {
+  KernelTable table;
+  cuda::AddPlannedRows(table);
+  RegisterCollectives(table, DeviceKind::kCuda);
+  return table;
+}
 
 int64_t Count(const Graph& graph, Op op) {
   return std::ranges::count_if(graph.nodes, [&](const auto& node) { return node->op == op; });
@@ -142,8 +156,7 @@ TEST(Combine, JoinsWhatSeveralAxesAdd) {
 
 // The gradients of two half batches are joined before they are added, so that a GPU's product still adds the other one.
 TEST(Combine, AddsGradientsOfHalvesInProducts) {
-  KernelTable table;
-  cuda::AddPlannedRows(table);
+  KernelTable table = GpuKernels();
   Job job = JobOf("llama", DType::kBF16, DType::kF32);
   for (const Layout& layout : {Layout{.tp = 2, .sequence_parallel = true, .overlap = OverlapMode::kHalves},
                                {.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .overlap = OverlapMode::kHalves}}) {
@@ -157,13 +170,13 @@ TEST(Combine, AddsGradientsOfHalvesInProducts) {
 
 // On a GPU, whose kernels fuse, no part of a value is copied but weights that are not cast.
 TEST(Combine, CopiesNoPartsOnAGpu) {
-  KernelTable table;
-  cuda::AddPlannedRows(table);
+  KernelTable table = GpuKernels();
   for (const char* family : {"llama", "gemma2"})
     for (const Layout& layout : Layouts()) {
       Job job = JobOf(family, DType::kBF16, DType::kF32);
-      LocalProgram program =
-          Simplify(Fuse(Combine(TrainingStep(job.model, OptionsOf(job, layout)).step(), table), table));
+      LocalProgram combined = Combine(TrainingStep(job.model, OptionsOf(job, layout)).step(), table);
+      bool halves = layout.overlap == OverlapMode::kHalves;
+      LocalProgram program = Simplify(Fuse(halves ? JoinRows(combined, table) : combined, table));
       Parts parts = FindParts(program.graph, table);
       int64_t slices = 0, copied = 0, joins = 0;
       for (const auto& node : program.graph.nodes) {
@@ -177,8 +190,7 @@ TEST(Combine, CopiesNoPartsOnAGpu) {
       EXPECT_EQ(int64_t(parts.slices.size()), slices);
       EXPECT_EQ(int64_t(parts.joins.size()), joins - copied);
       EXPECT_EQ(copied, layout.fsdp == Fsdp::kGradients ? 2 * kLayers : 0) << "weights in f32 are cast";
-      EXPECT_EQ(int64_t(parts.over.size()), 2 * kLayers * (layout.overlap == OverlapMode::kHalves ? 2 : 1))
-          << "queries and keys are rotated in place";
+      EXPECT_EQ(int64_t(parts.over.size()), 2 * kLayers * (halves ? 2 : 1)) << "queries and keys are rotated in place";
     }
 }
 
@@ -258,8 +270,56 @@ TEST(Combine, LeavesGradientsThatHideCollectivesSingle) {
         if (mesh.rank() == 0) products[combine] = std::ranges::count_if(plans.step.steps, is_product);
       });
     }
-    int64_t parts = overlap == OverlapMode::kHalves ? 2 : 1, joined = overlap == OverlapMode::kFill ? 6 : 9;
-    EXPECT_EQ(products[false] - products[true], parts * joined * kLayers) << Describe(layout);
+    // JoinRows also joins the four products of each half that give gradients of weights.
+    int64_t joined = overlap == OverlapMode::kHalves ? 2 * 9 + 4 : overlap == OverlapMode::kFill ? 6 : 9;
+    EXPECT_EQ(products[false] - products[true], joined * kLayers) << Describe(layout);
+  }
+}
+
+// Two halves give the gradients of weights in as many products as a whole batch does, but for that of the head: the
+// gradient of the logits takes their place, so that it is no part of anything.
+TEST(JoinRows, GivesTheProductsOfAWholeBatch) {
+  KernelTable table = GpuKernels();
+  Job job = JobOf("llama", DType::kBF16, DType::kF32);
+  for (Layout layout : {Layout{}, {.tp = 2, .sequence_parallel = true}, {.dp = 2, .tp = 2, .fsdp = Fsdp::kFull}}) {
+    int64_t products[2] = {};
+    for (bool halves : {false, true}) {
+      layout.overlap = halves ? OverlapMode::kHalves : OverlapMode::kAuto;
+      LocalProgram program = Combine(TrainingStep(job.model, OptionsOf(job, layout)).step(), table);
+      Graph graph = halves ? JoinRows(program, table).graph : program.graph;
+      products[halves] = std::ranges::count_if(graph.nodes, [](const auto& node) {
+        if (node->op != Op::kEinsum) return false;
+        Equation eq(node->attrs.Text("eq"));
+        return eq.out.find(eq.a[0]) == std::string::npos;  // without rows
+      });
+    }
+    EXPECT_EQ(products[true], products[false] + 1) << Describe(layout);
+  }
+}
+
+// A sum is left as it is if a part could not be written where it is joined.
+TEST(JoinRows, LeavesWhatWouldBeCopied) {
+  enum Kind { kBothOwn, kLeaf, kOutput, kInTwoPairs };
+  for (Kind kind : {kBothOwn, kLeaf, kOutput, kInTwoPairs}) {
+    auto trace = [kind] {
+      Sharding one(1);
+      auto product = [&](const char* name) {
+        Var x = Leaf(name, DType::kF64, {8, 16}, one), w = ParameterLeaf("w", DType::kF64, {16, 16}, one);
+        return kind == kLeaf ? x : Einsum("bc,cn->bn", x, w);  // [8, 16]
+      };
+      Var dy0 = product("dy0"), dy1 = product("dy1"), x0 = product("x0"), x1 = product("x1");  // [8, 16]
+      Var dw = Einsum("bn,bc->cn", dy0, x0) + Einsum("bn,bc->cn", dy1, x1);                    // [16, 16]
+      test::Traced traced{.outputs = {{"dw", dw}}};
+      if (kind == kOutput) traced.outputs.push_back({"x0", x0});
+      if (kind == kInTwoPairs)
+        traced.outputs.push_back({"dv", Einsum("bn,bc->cn", dy0, x1) + Einsum("bn,bc->cn", dy1, x0)});
+      return traced;
+    };
+    LocalProgram program = Partition(test::Trace(trace), {.mesh = test::MeshOf({1})});
+    Graph joined = JoinRows(program, test::KernelsOf(DeviceKind::kCpu)).graph;
+    bool joins = kind == kBothOwn || kind == kInTwoPairs;  // the first of two sums
+    EXPECT_EQ(Count(program.graph, Op::kEinsum) - Count(joined, Op::kEinsum), int(joins)) << kind;
+    EXPECT_EQ(Count(joined, Op::kConcat), joins ? 2 : 0) << kind;
   }
 }
 

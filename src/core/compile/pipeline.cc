@@ -15,6 +15,7 @@
 #include "weft/core/passes/accumulate.h"
 #include "weft/core/passes/chunk/chunk.h"
 #include "weft/core/passes/combine/combine.h"
+#include "weft/core/passes/combine/join_rows.h"
 #include "weft/core/passes/fuse.h"
 #include "weft/core/passes/interleave.h"
 #include "weft/core/passes/schedule/schedule.h"
@@ -35,8 +36,9 @@ bool Interleaves(const LocalProgram& program, const Runtime& runtime) {
 // several. The other half of a batch hides them all.
 LocalProgram Combined(const LocalProgram& program, const Runtime& runtime) {
   if (!runtime.context->numerics().combine) return program;
-  bool fills = Interleaves(program, runtime) && runtime.overlap != OverlapMode::kHalves;
-  return Combine(program, runtime.kernels(), {.weight_gradients = !fills});
+  bool halves = runtime.overlap == OverlapMode::kHalves, fills = Interleaves(program, runtime) && !halves;
+  LocalProgram combined = Combine(program, runtime.kernels(), {.weight_gradients = !fills});
+  return halves ? JoinRows(combined, runtime.kernels()) : combined;
 }
 
 // How many times as long a GPU takes for a byte of a collective as for one in memory: NVLink moves 220 to 280 GB/s

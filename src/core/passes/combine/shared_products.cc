@@ -51,6 +51,12 @@ bool IsAligned(const ValueInfo& info, int dim) {
   return bytes % kSliceAlign == 0;
 }
 
+bool IsEven(const ValueInfo& info, int dim, const MeshShape& mesh) {
+  int64_t ranks = 1;
+  ForEachShard(info.sharding, [&](int axis, int d) { ranks *= d == dim ? mesh.sizes[size_t(axis)] : 1; });
+  return info.shape[size_t(dim)] * ranks == info.global[size_t(dim)];
+}
+
 bool HaveOneKind(const Products& products) {
   return std::ranges::all_of(products.nodes, [&](const auto& node) { return node->attrs == products.nodes[0]->attrs; });
 }
@@ -84,6 +90,13 @@ ValueInfo JoinedInfo(const std::vector<Var>& parts, int dim) {
   return whole;
 }
 
+bool Fit(const std::vector<Var>& parts, int dim, const MeshShape& mesh) {
+  return std::ranges::all_of(parts, [&](const Var& part) {
+    const ValueInfo& info = InfoOf(part);
+    return Alike(info, InfoOf(parts[0]), dim) && IsEven(info, dim, mesh) && IsAligned(info, dim);
+  });
+}
+
 SharedProducts::SharedProducts(const LocalProgram& program, const KernelTable& kernels)
     : program_(program), kernels_(kernels) {
   const Graph& graph = program.graph;
@@ -115,19 +128,6 @@ bool SharedProducts::AllTakeSlices(const std::vector<Var>& values) const {
   return std::ranges::all_of(values, [&](const Var& v) {
     return std::ranges::all_of(ReadersOf(v), [&](const auto& reader) { return TakesSlices(reader.get()); });
   });
-}
-
-// Values may be joined that agree in all else, whose shards are even, and whose parts are aligned.
-bool SharedProducts::Fits(const std::vector<Var>& parts, int dim) const {
-  return std::ranges::all_of(parts, [&](const Var& part) {
-    const ValueInfo& info = InfoOf(part);
-    return Alike(info, InfoOf(parts[0]), dim) && IsEven(info, dim) && IsAligned(info, dim);
-  });
-}
-bool SharedProducts::IsEven(const ValueInfo& info, int dim) const {
-  int64_t ranks = 1;
-  ForEachShard(info.sharding, [&](int axis, int d) { ranks *= d == dim ? program_.mesh.sizes[size_t(axis)] : 1; });
-  return info.shape[size_t(dim)] * ranks == info.global[size_t(dim)];
 }
 
 // Groups the products that read one value: x[.., k..] and w[k.., n..] give y[.., n..]. They are joined along the

@@ -31,6 +31,8 @@ struct ProductSum {
 
 // Returns the info of values that agree in all dims but `dim`, as one value.
 ValueInfo JoinedInfo(const std::vector<Var>& parts, int dim);
+// Whether values agree in all else, have even shards along `dim`, and begin and end there where a slice may.
+bool Fit(const std::vector<Var>& parts, int dim, const MeshShape& mesh);
 
 class SharedProducts {
  public:
@@ -67,8 +69,7 @@ class SharedProducts {
   const Readers& ReadersOf(const Var& v) const;
   bool TakesSlices(const Node* node) const;
   bool AllTakeSlices(const std::vector<Var>& values) const;
-  bool Fits(const std::vector<Var>& parts, int dim) const;
-  bool IsEven(const ValueInfo& info, int dim) const;
+  bool Fits(const std::vector<Var>& parts, int dim) const { return Fit(parts, dim, program_.mesh); }
   void FindShared(std::map<Weights, Family>& families) const;
   void FindSums(std::map<Weights, Family>& families) const;
   void Collect(const Node& add, ProductSum& sum) const;

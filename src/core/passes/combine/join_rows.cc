@@ -1,0 +1,126 @@
+#include "weft/core/passes/combine/join_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "weft/core/ir/storage.h"
+#include "weft/core/ir/verify.h"
+#include "weft/core/ops/equation.h"
+#include "weft/core/ops/structural.h"
+#include "weft/core/passes/combine/shared_products.h"
+#include "weft/core/passes/made_for.h"
+#include "weft/core/passes/replacements.h"
+
+namespace weft {
+namespace {
+
+class RowJoiner {
+ public:
+  RowJoiner(const LocalProgram& program, const KernelTable& kernels) : program_(program), kernels_(kernels) {
+    for (const auto& node : program.graph.nodes)
+      for (const Var& in : node->inputs) {
+        Uses& uses = uses_[KeyOf(in)];
+        uses.readers++;
+        uses.parts |= node->op == Op::kConcat;
+      }
+    for (auto* list : {&program.graph.outputs, &program.graph.writes})
+      for (const NamedValue& named : *list) uses_[KeyOf(named.value)].names++;
+  }
+
+  LocalProgram Run() {
+    Graph result;
+    for (const auto& node : program_.graph.nodes) {
+      std::shared_ptr<Node> now = IsSum(*node) ? Joined(*node, result) : instead_.WithNewInputs(node);
+      if (now != node) instead_.Set(*node, now);
+      result.nodes.push_back(std::move(now));
+    }
+    CarryNames(program_.graph, result, instead_);
+    return {RemoveDead(result), program_.mesh, program_.inlined};
+  }
+
+ private:
+  using Pair = std::array<Var, 2>;
+  struct Uses {
+    int readers = 0, names = 0;
+    bool parts = false;  // of a concat
+  };
+
+  // Whether the node adds two products that differ in their rows only, and all four operands can be parts.
+  bool IsSum(const Node& add) {
+    if (add.op != Op::kAdd) return false;
+    const Var &first = add.inputs[0], &second = add.inputs[1];
+    bool once = std::ranges::all_of(add.inputs, [&](const Var& term) {
+      const Uses& uses = uses_.at(KeyOf(term));
+      return term.node().op == Op::kEinsum && uses.readers == 1 && uses.names == 0 &&
+             term.dtype() == add.outputs[0].dtype;
+    });
+    if (!once || first == second || first.node().attrs != second.node().attrs) return false;
+    Equation eq(first.node().attrs.Text("eq"));
+    if (eq.a.empty() || eq.b.empty() || eq.a[0] != eq.b[0] || eq.out.find(eq.a[0]) != std::string::npos) return false;
+    Pair left{first.node().inputs[0], second.node().inputs[0]}, right{first.node().inputs[1], second.node().inputs[1]};
+    if (!CanJoin(left) || !CanJoin(right)) return false;
+    for (const Pair& pair : {left, right})
+      for (size_t i = 0; i < 2; i++) other_[KeyOf(pair[i])] = pair[1 - i];
+    return true;
+  }
+  // A value can be a part of one concat only.
+  bool CanJoin(const Pair& pair) const {
+    auto at = other_.find(KeyOf(pair[0]));
+    if (at != other_.end()) return at->second == pair[1] && joined_.contains(KeyOf(pair[0]));
+    return pair[0] != pair[1] && !other_.contains(KeyOf(pair[1])) && IsOwn(pair[0]) && IsOwn(pair[1]) &&
+           Fit({pair[0], pair[1]}, 0, program_.mesh);
+  }
+  // Whether a kernel writes the value to memory of its own, so that this can be a part of something.
+  bool IsOwn(const Var& v) const {
+    const Node& node = v.node();
+    const Uses& uses = uses_.at(KeyOf(v));
+    bool view = IsAlias(node) || IsShapeOnly(node) || node.op == Op::kLeaf || node.op == Op::kBroadcast ||
+                (node.op == Op::kSlice && IsPacked(node.attrs));
+    return !view && kernels_.Has(node.op) && !uses.parts && uses.names == 0 && !TakesOver(v);
+  }
+  // Whether the kernel writes the value over an operand that nothing else reads. That takes less memory.
+  bool TakesOver(const Var& v) const {
+    const Node& node = v.node();
+    const KernelRow& row = kernels_.Row(node.op);
+    size_t i = size_t(v.index());
+    if (!row.in_place || v.index() >= row.in_place_outputs || i >= node.inputs.size()) return false;
+    const Var& operand = node.inputs[i];
+    return operand.dtype() == v.dtype() && operand.shape() == v.shape() && uses_.at(KeyOf(operand)).readers == 1;
+  }
+
+  std::shared_ptr<Node> Joined(const Node& add, Graph& result) {
+    const Node &first = add.inputs[0].node(), &second = add.inputs[1].node();
+    std::array<Var, 2> operands;
+    for (size_t k = 0; k < 2; k++) operands[k] = Rows({first.inputs[k], second.inputs[k]}, add, result);
+    return MadeFor(add, Op::kEinsum, first.attrs, operands, add.outputs[0]);
+  }
+  // Returns both as one value. Products that read the same pair share it.
+  Var Rows(const Pair& pair, const Node& add, Graph& result) {
+    Var& joined = joined_[KeyOf(pair[0])];
+    if (joined.defined()) return joined;
+    Pair now{instead_.Now(pair[0]), instead_.Now(pair[1])};
+    auto made = MadeFor(add, Op::kConcat, {{"dim", 0}, {"packed", 0}}, now, JoinedInfo({now[0], now[1]}, 0));
+    result.nodes.push_back(made);
+    return joined = Var(made, 0);
+  }
+
+  const LocalProgram& program_;
+  const KernelTable& kernels_;
+  absl::flat_hash_map<ValueKey, Uses> uses_;
+  absl::flat_hash_map<ValueKey, Var> other_;   // by a part: the other one of its pair
+  absl::flat_hash_map<ValueKey, Var> joined_;  // by the first part of a pair
+  Replacements instead_;
+};
+
+}  // namespace
+
+LocalProgram JoinRows(const LocalProgram& program, const KernelTable& kernels) {
+  LocalProgram joined = RowJoiner(program, kernels).Run();
+  if (VerifiesPasses()) VerifyLocal(joined.graph, joined.mesh);
+  return joined;
+}
+
+}  // namespace weft
