@@ -183,6 +183,22 @@ TEST_P(Structural, ConcatOfPiecesOfOneLayout) {
   }
 }
 
+// A GPU copies up to 480 in one launch.
+TEST_P(Structural, ConcatOfSingleElements) {
+  for (int64_t count : {1, 2, 7, 479, 480, 481, 1000}) {
+    Shape shape(size_t(Pick(rng, 1, 3)), 1), whole = shape;
+    int dim = AnyDim(shape);
+    whole[size_t(dim)] = count;
+    std::vector<Box> pieces;
+    for (int64_t i = 0; i < count; i++) pieces.push_back(In(shape));
+    std::vector<const Box*> in;
+    for (const Box& piece : pieces) in.push_back(&piece);
+    Box y = Out(whole);
+    RunKernel(Op::kConcat, {{"dim", dim}}, in, {&y});
+    for (int64_t i = 0; i < count; i++) ASSERT_EQ(y.Get(i), pieces[size_t(i)].Get(0)) << i << " of " << count;
+  }
+}
+
 TEST_P(Structural, Full) {
   for (const Shape& shape : Shapes(6)) {
     Box y = Out(shape);

@@ -4,9 +4,10 @@
 // All positions are global indices, so a rank that holds a shard of the dim copies the overlap of what it holds of both
 // sides. A device provides the copies:
 //
-//   void AddStructural(KernelTable& table) { StructuralOps<CopyBox, CopyBox, ZeroBox>::Add(table); }
+//   void AddStructural(KernelTable& table) { StructuralOps<CopyBox, CopyBox, CopySingles, ZeroBox>::Add(table); }
 #pragma once
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "weft/core/ops/structural.h"
@@ -17,6 +18,9 @@ namespace weft {
 // Copies `from` into `to`. The extents are those of `to`; dim i of `from` matches dim i of `to`, each with its own
 // stride.
 using CopyBoxFn = void (*)(const KernelCall& call, const TensorView& to, const TensorView& from);
+// Copies tensors of one element each into elements of `to` that are `stride` apart.
+using CopySinglesFn = void (*)(const KernelCall& call, const TensorView& to, int64_t stride,
+                               std::span<const TensorView> from);
 // Writes zeros into the box of `to`.
 using ZeroBoxFn = void (*)(const KernelCall& call, const TensorView& to);
 
@@ -27,7 +31,7 @@ inline TensorView Advanced(TensorView view, int dim, int64_t index) {
 }
 
 // CopyPieces does the same as CopyBox, but its source view may span several allocations.
-template <CopyBoxFn CopyBox, CopyBoxFn CopyPieces, ZeroBoxFn ZeroBox>
+template <CopyBoxFn CopyBox, CopyBoxFn CopyPieces, CopySinglesFn CopySingles, ZeroBoxFn ZeroBox>
 class StructuralOps {
  public:
   static void Add(KernelTable& table) {
@@ -157,6 +161,10 @@ class StructuralOps {
     }
     return apart % int64_t(SizeOf(first.dtype)) == 0;
   }
+  static bool IsSingle(const TensorView& piece) {
+    return std::all_of(piece.dims.begin(), piece.dims.begin() + piece.rank,
+                       [](const DimView& dim) { return dim.extent == 1 && dim.global == 1; });
+  }
   // Returns the view with one more dim inserted before `dim`.
   static TensorView Inserted(TensorView view, int dim, int64_t extent, int64_t stride) {
     std::copy_backward(view.dims.begin() + dim, view.dims.begin() + view.rank, view.dims.begin() + view.rank + 1);
@@ -165,9 +173,11 @@ class StructuralOps {
     return view;
   }
 
-  // If the pieces are Alike, one copy with the piece number as a dim replaces a copy per piece, because a launch costs
-  // as much as copying 16 MB.
+  // If the pieces are single elements or Alike, one copy replaces a copy per piece, because a launch costs as much as
+  // copying 16 MB.
   static void Concat(const KernelCall& call) {
+    if (std::ranges::all_of(call.in, &IsSingle))
+      return CopySingles(call, call.out[0], call.out[0].dim(Dim(call)).stride, call.in);
     if (Alike(call, Dim(call))) {
       const TensorView& first = call.in[0];
       int64_t count = int64_t(call.in.size()), length = first.dim(Dim(call)).extent;

@@ -87,6 +87,11 @@ void CopyBox(const KernelCall& call, const TensorView& to, const TensorView& fro
   }
 }
 
+void CopySingles(const KernelCall&, const TensorView& to, int64_t stride, std::span<const TensorView> from) {
+  size_t bytes = SizeOf(to.dtype);
+  for (size_t i = 0; i < from.size(); i++) std::memcpy(to.as<char>() + i * size_t(stride) * bytes, from[i].data, bytes);
+}
+
 void ZeroBox(const KernelCall& call, const TensorView& to) {
   alignas(8) static constexpr char kZero[8] = {};
   TensorView zero = to;

@@ -5,6 +5,6 @@
 
 namespace weft::cpu {
 
-void AddStructural(KernelTable& table) { StructuralOps<CopyBox, CopyBox, ZeroBox>::Add(table); }
+void AddStructural(KernelTable& table) { StructuralOps<CopyBox, CopyBox, CopySingles, ZeroBox>::Add(table); }
 
 }  // namespace weft::cpu

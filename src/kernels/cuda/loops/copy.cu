@@ -1,5 +1,6 @@
 #include "weft/kernels/cuda/loops/copy.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "weft/kernels/cuda/loops/map.cuh"
@@ -44,6 +45,22 @@ bool Contiguous(const Nest& nest, int operands) {
   return true;
 }
 
+// The arguments of a kernel are at most 4 KiB.
+constexpr size_t kMostSingles = 480;
+template <class Bits>
+struct Singles {
+  Bits* to;
+  int64_t stride;
+  int count = 0;
+  const Bits* from[kMostSingles] = {};
+};
+
+template <class Bits>
+__global__ void GatherSingles(const __grid_constant__ Singles<Bits> singles) {
+  int i = int(threadIdx.x);
+  if (i < singles.count) singles.to[i * singles.stride] = *singles.from[i];
+}
+
 void CopyByKernel(const KernelCall& call, const Nest& nest, const TensorView& to, const TensorView& from) {
   int row = TransposedLoop(nest);
   DispatchSize(SizeOf(to.dtype), [&](auto zero) {
@@ -67,6 +84,19 @@ void CopyPieces(const KernelCall& call, const TensorView& to, const TensorView& 
   const TensorView* views[] = {&to, &from};
   Nest nest = Nest::Over(views);
   if (nest.Count() > 0) CopyByKernel(call, nest, to, from);
+}
+
+void CopySingles(const KernelCall& call, const TensorView& to, int64_t stride, std::span<const TensorView> from) {
+  DispatchSize(SizeOf(to.dtype), [&](auto zero) {
+    using Bits = decltype(zero);
+    for (size_t first = 0; first < from.size(); first += kMostSingles) {
+      Singles<Bits> singles{.to = to.as<Bits>() + int64_t(first) * stride, .stride = stride};
+      for (const TensorView& one : from.subspan(first, std::min(kMostSingles, from.size() - first)))
+        singles.from[singles.count++] = one.as<const Bits>();
+      GatherSingles<<<1, unsigned(RoundUp(singles.count, kWarp)), 0, DeviceOf(call).stream()>>>(singles);
+      WEFT_CUDA_LAUNCHED("copy");
+    }
+  });
 }
 
 void FillBox(const KernelCall& call, const TensorView& to, const void* value) {

@@ -6,7 +6,7 @@
 namespace weft::cuda {
 
 void AddStructural(KernelTable& table) {
-  StructuralOps<CopyBox, CopyPieces, ZeroBox>::Each([&](Op op, auto run) { SetRun(table, op, run); });
+  StructuralOps<CopyBox, CopyPieces, CopySingles, ZeroBox>::Each([&](Op op, auto run) { SetRun(table, op, run); });
 }
 
 }  // namespace weft::cuda
