@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "parallel/step_allocations.h"
@@ -103,6 +104,29 @@ TEST(StepCost, CompiledAllocatesNothingAfterStepTwoOnAnyMesh) {
         EXPECT_EQ(got.heap, 0) << Describe(layout) << " in " << got.steps << " steps of all ranks";
         EXPECT_EQ(got.buffers, 0u) << Describe(layout);
       });
+}
+
+// The sum of the gradients' squares takes as many kernels for any number of parameters, but for the squares themselves,
+// which a device computes together.
+TEST(StepCost, TheNormTakesAsManyKernelsForAnyDepth) {
+  for (const Layout& layout : {Layout{}, {.dp = 2, .fsdp = Fsdp::kFull}, {.tp = 2, .sequence_parallel = true}}) {
+    int64_t kernels[2] = {};
+    for (int deep : {0, 1}) {
+      Job job{TinyLlama()};
+      job.model.layers = deep ? 7 : 2;
+      OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+        TrainingStep training(job.model, OptionsOf(job, layout));
+        StepPlans plans =
+            training.Compile({.context = &context, .mesh = &mesh, .mesh_shape = mesh.shape(), .coords = mesh.coords()});
+        if (mesh.rank() != 0) return;
+        kernels[deep] = std::ranges::count_if(plans.step.steps, [](const Step& step) {
+          return step.node->op != Op::kSumOfSquares && step.node->scope && *step.node->scope == "optimizer.clip";
+        });
+      });
+    }
+    EXPECT_GT(kernels[0], 0) << Describe(layout);
+    EXPECT_EQ(kernels[0], kernels[1]) << Describe(layout);
+  }
 }
 
 TEST(StepCost, TheCounterSeesAllocationsOfEveryKind) {
