@@ -10,6 +10,7 @@
 
 #include "parallel/testing.h"
 #include "share.h"
+#include "support/streamed.h"
 #include "support/training.h"
 #include "weft/core/compile/plan.h"
 #include "weft/core/ir/verify.h"
@@ -298,10 +299,10 @@ TEST(JoinRows, GivesTheProductsOfAWholeBatch) {
   }
 }
 
-// A sum is left as it is if a part could not be written where it is joined.
+// A sum is left as it is if a part could not be written where it is joined, or would be a part of two values.
 TEST(JoinRows, LeavesWhatWouldBeCopied) {
-  enum Kind { kBothOwn, kLeaf, kOutput, kInTwoPairs };
-  for (Kind kind : {kBothOwn, kLeaf, kOutput, kInTwoPairs}) {
+  enum Kind { kBothOwn, kLeaf, kOutput, kInTwoPairs, kFirstInBoth, kTurned };
+  for (Kind kind : {kBothOwn, kLeaf, kOutput, kInTwoPairs, kFirstInBoth, kTurned}) {
     auto trace = [kind] {
       Sharding one(1);
       auto product = [&](const char* name) {
@@ -309,7 +310,9 @@ TEST(JoinRows, LeavesWhatWouldBeCopied) {
         return kind == kLeaf ? x : Einsum("bc,cn->bn", x, w);  // [8, 16]
       };
       Var dy0 = product("dy0"), dy1 = product("dy1"), x0 = product("x0"), x1 = product("x1");  // [8, 16]
-      Var dw = Einsum("bn,bc->cn", dy0, x0) + Einsum("bn,bc->cn", dy1, x1);                    // [16, 16]
+      if (kind == kFirstInBoth || kind == kTurned) x0 = kind == kTurned ? dy1 : dy0;
+      if (kind == kTurned) x1 = dy0;
+      Var dw = Einsum("bn,bc->cn", dy0, x0) + Einsum("bn,bc->cn", dy1, x1);  // [16, 16]
       test::Traced traced{.outputs = {{"dw", dw}}};
       if (kind == kOutput) traced.outputs.push_back({"x0", x0});
       if (kind == kInTwoPairs)
@@ -322,6 +325,50 @@ TEST(JoinRows, LeavesWhatWouldBeCopied) {
     EXPECT_EQ(Count(program.graph, Op::kEinsum) - Count(joined, Op::kEinsum), int(joins)) << kind;
     EXPECT_EQ(Count(joined, Op::kConcat), joins ? 2 : 0) << kind;
   }
+}
+
+Plan PlanOf(const Job& job, const Layout& layout) {
+  testing_::Streamed device(layout, 0, /*planned=*/true);
+  TrainingStep step(job.model, OptionsOf(job, layout));
+  return step.Compile(device.runtime(DeviceKind::kCuda, layout.overlap)).step;
+}
+
+// The loss of each half stays fused with the last product: no logits are kept, and their gradient takes their place.
+TEST(JoinRows, LeavesTheFusedLoss) {
+  for (const char* family : {"llama", "gpt2"})
+    for (bool tied : {false, true}) {
+      Job job = JobOf(family, DType::kBF16, DType::kF32);
+      job.model.vocab = 64;
+      job.model.tie_embeddings = tied;
+      Layout layout{.dp = 2, .fsdp = Fsdp::kFull, .regather = false, .overlap = OverlapMode::kHalves};
+      int64_t fused[2] = {};
+      for (bool combine : {false, true}) {
+        layout.combine = combine;
+        fused[combine] = std::ranges::count_if(PlanOf(job, layout).steps,
+                                               [](const Step& s) { return s.node->op == Op::kLinearCrossEntropyGrad; });
+      }
+      EXPECT_EQ(fused[false], 2) << family << tied;
+      EXPECT_EQ(fused[true], 2) << family << tied;
+    }
+}
+
+// The operands of one block wait for the other half, and those of no other block do: so recomputation saves as much.
+TEST(JoinRows, TakesLittleMemoryHoweverMuchIsRecomputed) {
+  Job job{.model = FindFamily("llama")->configure(
+              {.layers = 12, .heads = 4, .kv_heads = 2, .dim = 64, .ffn = 96, .vocab = 64, .context = 64}),
+          .precision = {DType::kBF16, DType::kF32, DType::kF32},
+          .global_batch = 8};
+  for (Layout layout : {Layout{.tp = 2, .sequence_parallel = true}, {.dp = 2, .fsdp = Fsdp::kFull}})
+    for (RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull}) {
+      layout.overlap = OverlapMode::kHalves;
+      layout.recompute = {mode};
+      size_t arena[2] = {};
+      for (bool combine : {false, true}) {
+        layout.combine = combine;
+        arena[combine] = PlanOf(job, layout).arena_bytes;
+      }
+      EXPECT_LE(arena[true], arena[false] + arena[false] / 8) << Describe(layout);
+    }
 }
 
 // Two products of x and their gradients. With `depends` k's gradient reads that of q's weight, as none of first order

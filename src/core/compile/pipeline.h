@@ -3,7 +3,7 @@
 //   trace -> partition -> combine -> fuse -> recompute -> simplify -> chunk -> interleave -> accumulate -> schedule ->
 //   plan
 //
-// With halves of a batch, combine is followed by JoinRows.
+// With OverlapMode::kHalves, combine ends with JoinRows.
 //
 // The interpreter runs the program that partition returns. If passes are verified (core/ir/verify.h), the program is
 // verified after each pass. With WEFT_DUMP=DIR in the environment, each pass writes its program to DIR/NAME.STAGE.txt.

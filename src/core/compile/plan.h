@@ -3,7 +3,7 @@
 // A value lives from the step that makes it to its last reader. Bytes are shared in four ways:
 // - values whose lifetimes do not overlap share bytes;
 // - a packed slice is a view of its operand, and the operands of a packed concat are views of its result, if all
-//   kernels that read or write them accept slices (core/passes/parts.h);
+//   kernels that read or write them accept slices, or if they are rows that follow each other (core/passes/parts.h);
 // - a kernel that works in place may write its result over an operand that is not read again;
 // - a State entry is updated in place if its old value is not read after the step that makes the new one, and at that
 //   step only by a kernel that works in place.

@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/ops/structural.h"
 #include "weft/core/passes/block.h"
 #include "weft/core/passes/node_time.h"
 #include "weft/core/passes/of_parameters.h"
@@ -132,7 +133,7 @@ class Interleaver {
   }
 
   // A node that needs only parameters comes on demand. So does a node that the backward pass computes again, because
-  // its operands exist since the forward pass.
+  // its operands exist since the forward pass, and a concat, of which the parts may be such nodes.
   Kind KindOf(int i) const {
     const Node& node = At(i);
     bool waits = std::any_of(node.inputs.begin(), node.inputs.end(), [this](const Var& in) {
@@ -140,7 +141,8 @@ class Interleaver {
     });
     if (waits || node.phase == Phase::kOptimizer) return Kind::kLast;
     bool again = node.phase == Phase::kBackward && forward_ids_.contains(node.id);  // Recompute copies the node
-    return node.op == Op::kLeaf || of_parameters_[size_t(i)] || again ? Kind::kOnDemand : Kind::kMoves;
+    bool joins = node.op == Op::kConcat && IsPacked(node.attrs);
+    return node.op == Op::kLeaf || of_parameters_[size_t(i)] || again || joins ? Kind::kOnDemand : Kind::kMoves;
   }
 
   // A byte of a collective takes `link_time` as long as one in memory, but all of them no longer than all kernels.

@@ -18,7 +18,8 @@ struct Parts {
 };
 
 // A slice is a view, and operands of a concat are written in place, if all kernels that read or write them accept
-// slices.
+// slices. Any kernel reads and writes the operands of a concat of the outermost dim, because rows that follow each
+// other are no different from a tensor of their own.
 Parts FindParts(const Graph& graph, const KernelTable& kernels);
 
 }  // namespace weft

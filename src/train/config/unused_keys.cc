@@ -104,6 +104,8 @@ constexpr Rule kRules[] = {
     {"kernels.swiglu", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
      "only executor compiled fuses; give compiled"},
     {"kernels.logits", IsOnCpu, "device is cpu; give cuda"},
+    {"kernels.logits", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
+     "only executor compiled fuses; give compiled"},
     {"kernels.attention", IsOnCpu, "device is cpu; give cuda"},
     {"device.memory", IsOnCpu, "device is cpu; give cuda"},
 };

@@ -61,7 +61,8 @@ class RowJoiner {
     Equation eq(first.node().attrs.Text("eq"));
     if (eq.a.empty() || eq.b.empty() || eq.a[0] != eq.b[0] || eq.out.find(eq.a[0]) != std::string::npos) return false;
     Pair left{first.node().inputs[0], second.node().inputs[0]}, right{first.node().inputs[1], second.node().inputs[1]};
-    if (!CanJoin(left) || !CanJoin(right)) return false;
+    bool shared = std::ranges::any_of(left, [&](const Var& v) { return v == right[0] || v == right[1]; });
+    if (shared || !CanJoin(left) || !CanJoin(right)) return false;
     for (const Pair& pair : {left, right})
       for (size_t i = 0; i < 2; i++) other_[KeyOf(pair[i])] = pair[1 - i];
     return true;
@@ -73,24 +74,15 @@ class RowJoiner {
     return pair[0] != pair[1] && !other_.contains(KeyOf(pair[1])) && IsOwn(pair[0]) && IsOwn(pair[1]) &&
            Fit({pair[0], pair[1]}, 0, program_.mesh);
   }
-  // Whether a kernel writes the value to memory of its own, so that this can be a part of something.
+  // Whether a kernel writes the value to memory of its own, so that this can be a part of something. The gradient of
+  // logits takes their place, or Fuse computes it with the loss.
   bool IsOwn(const Var& v) const {
     const Node& node = v.node();
     const Uses& uses = uses_.at(KeyOf(v));
     bool view = IsAlias(node) || IsShapeOnly(node) || node.op == Op::kLeaf || node.op == Op::kBroadcast ||
                 (node.op == Op::kSlice && IsPacked(node.attrs));
-    return !view && kernels_.Has(node.op) && !uses.parts && uses.names == 0 && !TakesOver(v);
+    return !view && kernels_.Has(node.op) && !uses.parts && uses.names == 0 && node.op != Op::kCrossEntropyGrad;
   }
-  // Whether the kernel writes the value over an operand that nothing else reads. That takes less memory.
-  bool TakesOver(const Var& v) const {
-    const Node& node = v.node();
-    const KernelRow& row = kernels_.Row(node.op);
-    size_t i = size_t(v.index());
-    if (!row.in_place || v.index() >= row.in_place_outputs || i >= node.inputs.size()) return false;
-    const Var& operand = node.inputs[i];
-    return operand.dtype() == v.dtype() && operand.shape() == v.shape() && uses_.at(KeyOf(operand)).readers == 1;
-  }
-
   std::shared_ptr<Node> Joined(const Node& add, Graph& result) {
     const Node &first = add.inputs[0].node(), &second = add.inputs[1].node();
     std::array<Var, 2> operands;

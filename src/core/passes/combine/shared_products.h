@@ -31,7 +31,8 @@ struct ProductSum {
 
 // Returns the info of values that agree in all dims but `dim`, as one value.
 ValueInfo JoinedInfo(const std::vector<Var>& parts, int dim);
-// Whether values agree in all else, have even shards along `dim`, and begin and end there where a slice may.
+// Whether values can be joined along `dim`: they agree in all other dims, all ranks hold as much of each, and each part
+// begins at a multiple of kSliceAlign bytes.
 bool Fit(const std::vector<Var>& parts, int dim, const MeshShape& mesh);
 
 class SharedProducts {
