@@ -44,7 +44,7 @@ absl::Status AddTime(const PlannedStep& planned, const RatesFile& file, PlanRepo
 // Returns a summary. `verbose` adds every collective, the exact bytes and the time of every kernel.
 std::string ToText(const PlanReport& report, bool verbose);
 // Returns the collectives, the memory and the FLOPs with their exact numbers. For a GPU, adds the device, the staging
-// memory and the kernels. With a predicted time, adds step_ms and its parts.
+// memory and the kernels. With a predicted time, adds step_ms, its parts, the waits and the time of each kernel.
 std::string ToJson(const PlanReport& report);
 
 double TokensPerSecond(const PlanReport& report);  // of a device; requires a predicted time

@@ -41,11 +41,22 @@ std::string NameOf(const Plan& plan, const PlannedCalls& calls, const PlannedCal
   return fmt::format("{} and {} more, {:016x}", name, batch.count - 1, hash.value());
 }
 
-std::string PlaceOf(const Node& node) {
-  std::vector<std::string> parts = absl::StrSplit(node.scope ? *node.scope : "", '.');
-  for (std::string& part : parts)
-    if (IsBlockNumber(part)) part = "*";
-  return fmt::format("{} in {}", Name(node.op), absl::StrJoin(parts, "."));
+std::vector<std::string> ModulesOf(const Node& node) {
+  std::vector<std::string> modules = absl::StrSplit(node.scope ? *node.scope : "", '.', absl::SkipEmpty());
+  for (std::string& module : modules)
+    if (IsBlockNumber(module)) module = "*";
+  return modules;
+}
+
+// Returns the op, and the innermost module that all calls are in.
+std::string PlaceOf(const Plan& plan, const PlannedCalls::Batch& batch) {
+  std::vector<std::string> shared = ModulesOf(*plan.steps[batch.first].node);
+  for (size_t i = batch.first + 1; i < batch.first + batch.count; i++) {
+    std::vector<std::string> modules = ModulesOf(*plan.steps[i].node);
+    shared.resize(size_t(std::ranges::mismatch(shared, modules).in1 - shared.begin()));
+  }
+  const char* op = Name(plan.steps[batch.first].node->op);
+  return shared.empty() ? op : fmt::format("{} in {}", op, absl::StrJoin(shared, "."));
 }
 
 void AddTransfers(const Node& node, int ranks, BatchWork& work) {
@@ -86,7 +97,7 @@ BatchWork WorkOf(const Plan& plan, const PlannedCalls& calls, const PlannedCalls
   const Node& first = *plan.steps[batch.first].node;
   BatchWork work{.op = first.op, .dtype = first.inputs.empty() ? first.outputs[0].dtype : first.inputs[0].dtype()};
   work.name = NameOf(plan, calls, batch);
-  work.place = PlaceOf(first);
+  work.place = PlaceOf(plan, batch);
   if (batch.axis) {
     work.kind = WorkClass::kCollective;
     work.ranks = mesh.sizes[size_t(*batch.axis)];

@@ -22,7 +22,7 @@ struct BatchWork {
   DType dtype = DType::kF32;  // of the first operand, or of the result if there is none
   // Names ops, attributes, types, shapes and strides. Work of the same name takes the same time on a device.
   std::string name;
-  std::string place;  // "einsum in blocks.*.mlp.up": the op and the module of the first call, the same in all blocks
+  std::string place;  // "einsum in blocks.*.mlp.up": the op and the module of all calls, the same in all blocks
   double flops = 0, bytes = 0;      // of all calls (CallCost)
   int64_t ranks = 1;                // of the group of a collective
   std::vector<Transfer> transfers;  // of a collective, in order, one per op

@@ -176,7 +176,8 @@ class StructuralOps {
   // If the pieces are single elements or Alike, one copy replaces a copy per piece, because a launch costs as much as
   // copying 16 MB.
   static void Concat(const KernelCall& call) {
-    if (std::ranges::all_of(call.in, &IsSingle))
+    bool whole = call.out[0].dim(Dim(call)).extent == int64_t(call.in.size());
+    if (whole && std::ranges::all_of(call.in, &IsSingle))
       return CopySingles(call, call.out[0], call.out[0].dim(Dim(call)).stride, call.in);
     if (Alike(call, Dim(call))) {
       const TensorView& first = call.in[0];

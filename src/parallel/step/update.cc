@@ -23,8 +23,8 @@ Var StoredLeaf(const Parameter& p, const StepOptions& o) {
 
 // Needs one all-reduce per axis: each sum of squares becomes a term of a Partial sum over all ranks, in which a
 // replicated gradient counts once. Axes that gradients cross once per step are left out, because gradients have crossed
-// them by now and all ranks along them hold the same values. Squares of gradients with one placement are summed by one
-// op: a GPU takes as long to add two of hundreds of scalars as to sum them all.
+// them by now and all ranks along them hold the same values. The sums of gradients with one placement are added by one
+// op: a GPU adds hundreds of scalars in the time that it takes to add two.
 Var GlobalNorm(const Module& model, const std::vector<Var>& gradients, const StepOptions& o) {
   Sharding terms(o.model.mesh.num_axes());
   for (int a = 0; a < terms.num_axes(); a++) terms.Set(a, Partial());
