@@ -89,8 +89,8 @@ void PlanValues::MakeView(PlanValue& value) {
 }
 
 void PlanValues::FindRoots() {
-  for (auto value = values_.rbegin(); value != values_.rend();
-       ++value)  // a whole before the wholes that it consists of
+  // A value that is joined from others comes before these, as they may be joined themselves.
+  for (auto value = values_.rbegin(); value != values_.rend(); ++value)
     if (IsJoined(*value->node)) JoinOperands(*value);
   for (PlanValue& value : values_)
     if (IsView(*value.node)) MakeView(value);

@@ -74,6 +74,7 @@ class RowJoiner {
     return pair[0] != pair[1] && !other_.contains(KeyOf(pair[1])) && IsOwn(pair[0]) && IsOwn(pair[1]) &&
            Fit({pair[0], pair[1]}, 0, program_.mesh);
   }
+
   // Whether a kernel writes the value to memory of its own, so that this can be a part of something. The gradient of
   // logits takes their place, or Fuse computes it with the loss.
   bool IsOwn(const Var& v) const {
@@ -83,6 +84,7 @@ class RowJoiner {
                 (node.op == Op::kSlice && IsPacked(node.attrs));
     return !view && kernels_.Has(node.op) && !uses.parts && uses.names == 0 && node.op != Op::kCrossEntropyGrad;
   }
+
   std::shared_ptr<Node> Joined(const Node& add, Graph& result) {
     const Node &first = add.inputs[0].node(), &second = add.inputs[1].node();
     std::array<Var, 2> operands;
