@@ -140,8 +140,7 @@ absl::Status CheckDevice(const RatesFile& file, DeviceKind device) {
 std::string LacksText(const RatesFile& file, const absl::Status& lacks) {
   return fmt::format(
       "{} has no measurement of {}; weft bench rates config=CONFIG --json, on this mesh, measures it, and its lines "
-      "can "
-      "be added to the file",
+      "can be added to the file",
       file.path, std::string(lacks.message()));
 }
 

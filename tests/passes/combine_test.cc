@@ -352,7 +352,8 @@ TEST(JoinRows, LeavesTheFusedLoss) {
     }
 }
 
-// The operands of one block wait for the other half, and those of no other block do: so recomputation saves as much.
+// The operands of one block wait for the other half, and those of no other block do: so recomputation saves as much. An
+// eighth is for the operands of one block of 12, which are added to what all of them keep.
 TEST(JoinRows, TakesLittleMemoryHoweverMuchIsRecomputed) {
   Job job{.model = FindFamily("llama")->configure(
               {.layers = 12, .heads = 4, .kv_heads = 2, .dim = 64, .ffn = 96, .vocab = 64, .context = 64}),

@@ -70,14 +70,10 @@ class PartFinder {
     bool rows = std::all_of(shape.begin(), shape.begin() + concat->attrs.Int("dim"), [](int64_t n) { return n == 1; });
     return UsesOf(Var(concat, 0)).names == 0 && std::ranges::all_of(concat->inputs, [&](const Var& part) {
              const Uses& uses = UsesOf(part);
-             bool fits = rows ? IsOwn(part.node()) && uses.concats == 1 : TakesSlices(part.node()) && uses.whole == 1;
+             bool fits = rows ? CanBeRows(part.node(), kernels_) && uses.concats == 1
+                              : TakesSlices(part.node()) && uses.whole == 1;
              return fits && uses.names == 0;
            });
-  }
-  // Whether a kernel writes the node's results to memory of their own.
-  bool IsOwn(const Node& node) const {
-    return node.op != Op::kLeaf && !IsAlias(node) && !IsShapeOnly(node) && node.op != Op::kBroadcast &&
-           !parts_.slices.contains(&node) && kernels_.Has(node.op);
   }
 
   // Finds the results that a kernel may write over slices, because it works in place and nothing else reads these.
@@ -107,6 +103,11 @@ class PartFinder {
 };
 
 }  // namespace
+
+bool CanBeRows(const Node& node, const KernelTable& kernels) {
+  bool view = IsAlias(node) || node.op == Op::kBroadcast || (node.op == Op::kSlice && IsPacked(node.attrs));
+  return !view && node.op != Op::kLeaf && !IsShapeOnly(node) && kernels.Has(node.op);
+}
 
 Parts FindParts(const Graph& graph, const KernelTable& kernels) {
   bool any = std::ranges::any_of(graph.nodes, [](const auto& node) {

@@ -19,19 +19,15 @@ double& PartOf(WorkClass kind, StepTime& time) {
   Fail("a class of work without a time");
 }
 
-void Add(const Wait& wait, std::vector<Wait>& waits) {
-  auto same = [&](const Wait& w) { return w.kernel == wait.kernel && w.collective == wait.collective; };
-  auto it = std::ranges::find_if(waits, same);
-  if (it == waits.end()) it = waits.insert(it, {wait.kernel, wait.collective, 0, 0});
-  it->ms += wait.ms;
-  it->times += wait.times;
-}
+bool SamePlace(const Wait& a, const Wait& b) { return a.kernel == b.kernel && a.collective == b.collective; }
+bool SamePlace(const KernelTime& a, const KernelTime& b) { return a.kernel == b.kernel; }
 
-void Add(const KernelTime& time, std::vector<KernelTime>& kernels) {
-  auto it = std::ranges::find(kernels, time.kernel, &KernelTime::kernel);
-  if (it == kernels.end()) it = kernels.insert(it, {time.kernel});
-  it->ms += time.ms;
-  it->times += time.times;
+template <class Time>
+void Add(const Time& more, std::vector<Time>& times) {
+  auto it = std::ranges::find_if(times, [&](const Time& one) { return SamePlace(one, more); });
+  if (it == times.end()) return times.push_back(more);
+  it->ms += more.ms;
+  it->times += more.times;
 }
 
 }  // namespace
@@ -75,13 +71,13 @@ StepTime Simulate(const OverlapPlan& overlap, std::span<const BatchWork> batches
   double now = 0;  // when the main stream has done its latest entry
   for (size_t i = 0; i < batches.size(); i++) {
     PartOf(batches[i].kind, time) += ms[i];
-    if (batches[i].kind != WorkClass::kCollective) Add({batches[i].place, ms[i], 1}, time.kernels);
+    if (batches[i].kind != WorkClass::kCollective) Add(KernelTime{batches[i].place, ms[i], 1}, time.kernels);
     if (overlap.entries[i].lane != OverlapPlan::kMain) continue;
     bool moves = batches[i].kind == WorkClass::kCollective;
     if (when[i].begin - now > 1e-3) {
       auto ends = [&](size_t other) { return when[other].end; };
       size_t last = *std::ranges::max_element(overlap.entries[i].waits_for, {}, ends);
-      Add({batches[i].place, batches[last].place, when[i].begin - now, 1}, time.waits);
+      Add(Wait{batches[i].place, batches[last].place, when[i].begin - now, 1}, time.waits);
     }
     time.exposed += when[i].begin - now + (moves ? ms[i] : 0);
     now = when[i].end;
@@ -106,7 +102,7 @@ absl::StatusOr<StepTime> TimeOf(const PlanWork& plan, const Rates& rates) {
     absl::StatusOr<double> one = rates.MillisecondsOf(copy);
     if (!one.ok()) return one.status();
     time.memory += *one;
-    Add({copy.place, *one, 1}, time.kernels);
+    Add(KernelTime{copy.place, *one, 1}, time.kernels);
     time.total += *one;
   }
   return time;

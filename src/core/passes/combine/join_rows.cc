@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "weft/core/ir/storage.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/ops/equation.h"
-#include "weft/core/ops/structural.h"
 #include "weft/core/passes/combine/shared_products.h"
 #include "weft/core/passes/made_for.h"
+#include "weft/core/passes/parts.h"
 #include "weft/core/passes/replacements.h"
 
 namespace weft {
@@ -43,13 +42,15 @@ class RowJoiner {
 
  private:
   using Pair = std::array<Var, 2>;
+  using Keys = std::array<ValueKey, 2>;
+  static Keys KeysOf(const Pair& pair) { return {KeyOf(pair[0]), KeyOf(pair[1])}; }
   struct Uses {
     int readers = 0, names = 0;
     bool parts = false;  // of a concat
   };
 
   // Whether the node adds two products that differ in their rows only, and all four operands can be parts.
-  bool IsSum(const Node& add) {
+  bool IsSum(const Node& add) const {
     if (add.op != Op::kAdd) return false;
     const Var &first = add.inputs[0], &second = add.inputs[1];
     bool once = std::ranges::all_of(add.inputs, [&](const Var& term) {
@@ -62,27 +63,19 @@ class RowJoiner {
     if (eq.a.empty() || eq.b.empty() || eq.a[0] != eq.b[0] || eq.out.find(eq.a[0]) != std::string::npos) return false;
     Pair left{first.node().inputs[0], second.node().inputs[0]}, right{first.node().inputs[1], second.node().inputs[1]};
     bool shared = std::ranges::any_of(left, [&](const Var& v) { return v == right[0] || v == right[1]; });
-    if (shared || !CanJoin(left) || !CanJoin(right)) return false;
-    for (const Pair& pair : {left, right})
-      for (size_t i = 0; i < 2; i++) other_[KeyOf(pair[i])] = pair[1 - i];
-    return true;
+    return !shared && CanJoin(left) && CanJoin(right);
   }
   // A value can be a part of one concat only.
   bool CanJoin(const Pair& pair) const {
-    auto at = other_.find(KeyOf(pair[0]));
-    if (at != other_.end()) return at->second == pair[1] && joined_.contains(KeyOf(pair[0]));
-    return pair[0] != pair[1] && !other_.contains(KeyOf(pair[1])) && IsOwn(pair[0]) && IsOwn(pair[1]) &&
+    if (joined_.contains(KeysOf(pair))) return true;
+    return pair[0] != pair[1] && std::ranges::all_of(pair, [this](const Var& v) { return IsFree(v); }) &&
            Fit({pair[0], pair[1]}, 0, program_.mesh);
   }
-
-  // Whether a kernel writes the value to memory of its own, so that this can be a part of something. The gradient of
-  // logits takes their place, or Fuse computes it with the loss.
-  bool IsOwn(const Var& v) const {
-    const Node& node = v.node();
+  // Whether the value can be a part, and is none yet. The gradient of logits takes their place, or Fuse computes it
+  // with the loss.
+  bool IsFree(const Var& v) const {
     const Uses& uses = uses_.at(KeyOf(v));
-    bool view = IsAlias(node) || IsShapeOnly(node) || node.op == Op::kLeaf || node.op == Op::kBroadcast ||
-                (node.op == Op::kSlice && IsPacked(node.attrs));
-    return !view && kernels_.Has(node.op) && !uses.parts && uses.names == 0 && node.op != Op::kCrossEntropyGrad;
+    return CanBeRows(v.node(), kernels_) && v.node().op != Op::kCrossEntropyGrad && !uses.parts && uses.names == 0;
   }
 
   std::shared_ptr<Node> Joined(const Node& add, Graph& result) {
@@ -93,8 +86,9 @@ class RowJoiner {
   }
   // Returns both as one value. Products that read the same pair share it.
   Var Rows(const Pair& pair, const Node& add, Graph& result) {
-    Var& joined = joined_[KeyOf(pair[0])];
+    Var& joined = joined_[KeysOf(pair)];
     if (joined.defined()) return joined;
+    for (const Var& part : pair) uses_.at(KeyOf(part)).parts = true;
     Pair now{instead_.Now(pair[0]), instead_.Now(pair[1])};
     auto made = MadeFor(add, Op::kConcat, {{"dim", 0}, {"packed", 0}}, now, JoinedInfo({now[0], now[1]}, 0));
     result.nodes.push_back(made);
@@ -104,8 +98,7 @@ class RowJoiner {
   const LocalProgram& program_;
   const KernelTable& kernels_;
   absl::flat_hash_map<ValueKey, Uses> uses_;
-  absl::flat_hash_map<ValueKey, Var> other_;   // by a part: the other one of its pair
-  absl::flat_hash_map<ValueKey, Var> joined_;  // by the first part of a pair
+  absl::flat_hash_map<Keys, Var> joined_;
   Replacements instead_;
 };
 
