@@ -11,6 +11,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 dest=${1:?usage: build.sh DEST [probe...]}
 shift
 [ $# -gt 0 ] || set -- cudnn_attention attention_backward overlap buckets captured bare progress startup scatter grouped tensor_parallel products swiglu cupti_counter cupti_kernels
+root=$(cd "$here/../../.." && pwd)
+include=$(mktemp -d)
+trap 'rm -r "$include"' EXIT
+ln -s "$root/src" "$include/weft"  # as in Weft's own builds
 mkdir -p "$dest"
 toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
 for probe; do
@@ -22,7 +26,7 @@ for probe; do
   case $probe in
     cudnn_attention) flags=(-DCUDNN_FRONTEND_SKIP_JSON_LIB -isystem "${CUDNN_FRONTEND:-$here/../../../build/deps/cudnn-frontend/include}" -lcudnn -lnvrtc) ;;
     attention_backward) flags=(-Xptxas -v) ;;
-    products) flags=(-lcublasLt -lcuda -ldl) ;;
+    products) flags=("$root/src/kernels/cuda/product/algorithm_search.cc" -lcublasLt -lcuda -ldl) ;;
     swiglu) flags=(-Xptxas -v -lcublasLt -ldl) ;;
     overlap | buckets | captured | bare | progress | startup | scatter | grouped | tensor_parallel)
       read -ra flags <<<"$(mpicc --showme:incdirs | sed 's/[^ ][^ ]*/-I&/g') -lmpi -lcublasLt -lnccl -lcuda"
@@ -31,5 +35,5 @@ for probe; do
   esac
   source=$here/$probe.cu
   [ -e "$source" ] || source=$here/$probe/$probe.cu
-  nvcc -std=c++20 -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a "$source" -o "$dest/$probe" "${flags[@]}"
+  nvcc -std=c++20 -O3 -lineinfo -I"$include" -gencode=arch=compute_90a,code=sm_90a "$source" -o "$dest/$probe" "${flags[@]}"
 done

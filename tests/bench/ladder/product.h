@@ -5,7 +5,9 @@
 #include <cublasLt.h>
 
 #include "probe.h"
-#include "products/algorithms.h"
+#include "weft/kernels/cuda/product/algorithm_search.h"
+
+using weft::cuda::Algorithm, weft::cuda::Problem;
 
 constexpr size_t kWorkspace = 64 << 20;
 constexpr int kMostCandidates = 16;

@@ -24,13 +24,13 @@ bool RunProducts(const KernelCall& call, const ProductPlan& plan, char* out, con
   int64_t element = int64_t(SizeOf(plan.product.dtype)), result = int64_t(ResultBytes(plan.product));
   for (int64_t i = 0, count = plan.repeats.Count(); i < count; i++) {
     Offsets at = plan.repeats.At(i);
-    AlgorithmCache::Memory memory{.a = b + at[2] * element,  // the library's A is our b
-                                  .b = a + at[1] * element,
-                                  .bias = added.bias,
-                                  .c = added.residual ? added.residual + at[0] * result : nullptr,
-                                  .d = out + at[0] * result,
-                                  .workspace = library,
-                                  .workspace_bytes = LibraryBytes(plan)};
+    ProductMemory memory{.a = b + at[2] * element,  // the library's A is our b
+                         .b = a + at[1] * element,
+                         .bias = added.bias,
+                         .c = added.residual ? added.residual + at[0] * result : nullptr,
+                         .d = out + at[0] * result,
+                         .workspace = library,
+                         .workspace_bytes = LibraryBytes(plan)};
     if (!DeviceOf(call).Kept<AlgorithmCache>().Run(plan.product, memory)) return false;
   }
   return true;

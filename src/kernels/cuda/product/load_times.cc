@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kLoadMilliseconds = 2000, kMoreMilliseconds = 200;  // of a GPU that is cool, and that is hot
 constexpr auto kCools = std::chrono::milliseconds(300);
-constexpr int kRounds = 4;
+constexpr int kRounds = 4, kRoundsOfMany = 2;  // many recordings, more than 4, have other ones that are about as fast
+constexpr size_t kMany = 5;
 // The clock follows the power of the last tens of milliseconds. In a shorter turn a recording would run at the clock of
 // all of them, and one that draws little power would not gain by it.
 constexpr double kSettleMilliseconds = 60, kTurnMilliseconds = 100;
@@ -56,13 +57,14 @@ std::vector<float> LoadTimes::Of(std::span<const cudaGraphExec_t> recordings, st
   };
   replay(0, LoadMilliseconds());
   std::vector<float> means(recordings.size());
-  for (int round = 0; round < kRounds; round++)
+  const int rounds = recordings.size() < kMany ? kRounds : kRoundsOfMany;
+  for (int round = 0; round < rounds; round++)
     for (size_t k = 0; k < recordings.size(); k++) {
       size_t i = round % 2 ? recordings.size() - 1 - k : k;
       replay(i, kSettleMilliseconds);
       Event start = Mark(stream_);
       int64_t count = replay(i, kTurnMilliseconds);
-      means[i] += Milliseconds(start.get(), Mark(stream_).get()) / float(count * kRounds);
+      means[i] += Milliseconds(start.get(), Mark(stream_).get()) / float(count * rounds);
     }
   hot_ = std::chrono::steady_clock::now();
   return means;

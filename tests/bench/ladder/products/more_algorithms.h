@@ -4,7 +4,7 @@
 #include "more_bursts.h"
 
 constexpr double kSeconds = 162, kSecondsForSteps = 30;  // of the whole mode
-constexpr double kTileSeconds = 0.8, kKindSeconds = 0.2, kNeighbourSeconds = 0.5;
+constexpr double kTileSeconds = 0.8, kNeighbourSeconds = 0.5;
 constexpr float kClose = 1.1f;  // candidates within it of the best in bursts are timed at settled clocks
 constexpr size_t kMostNamed = 3, kMostOthers = 6, kRefined = 4;
 
@@ -19,13 +19,12 @@ struct Search {
   std::string kernels[2];
 };
 
-// Times the named algorithms, others with their tiles and clusters changed, other kinds, and then changes of the
+// Times the named algorithms, others with their tiles and clusters changed, and then changes of the
 // fastest ones.
 inline void TryAlgorithms(const Task& t, Bursts& bursts) {
-  AlgorithmSearch search(t.product->problem(), t.product->algorithms());
+  weft::cuda::AlgorithmSearch search(t.product->problem(), t.product->algorithms());
   const double part = std::clamp(double(bursts.best_ms()) / 4, 1., 2.);  // a long product has more seconds
   bursts.Try(search.Tiles(), part * kTileSeconds);
-  bursts.Try(search.OtherKinds(), part * kKindSeconds);
   bursts.Try(search.Neighbours(bursts.Fastest(kRefined)), part * kNeighbourSeconds);
 }
 
@@ -80,18 +79,19 @@ inline Search SearchProduct(Bench& bench, Task& t, const std::string& without, d
 // ---- printing ----
 
 inline std::string Describe(const Algorithm& one, const std::string& kernels) {
-  constexpr std::pair<const char*, Attribute> kNames[] = {{"id", CUBLASLT_ALGO_CONFIG_ID},
-                                                          {"tile", CUBLASLT_ALGO_CONFIG_TILE_ID},
-                                                          {"stages", CUBLASLT_ALGO_CONFIG_STAGES_ID},
-                                                          {"split_k", CUBLASLT_ALGO_CONFIG_SPLITK_NUM},
-                                                          {"reduction", CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME},
-                                                          {"swizzle", CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING},
-                                                          {"custom", CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION},
-                                                          {"inner_shape", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID},
-                                                          {"cluster", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID}};
+  constexpr std::pair<const char*, weft::cuda::Attribute> kNames[] = {
+      {"id", CUBLASLT_ALGO_CONFIG_ID},
+      {"tile", CUBLASLT_ALGO_CONFIG_TILE_ID},
+      {"stages", CUBLASLT_ALGO_CONFIG_STAGES_ID},
+      {"split_k", CUBLASLT_ALGO_CONFIG_SPLITK_NUM},
+      {"reduction", CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME},
+      {"swizzle", CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING},
+      {"custom", CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION},
+      {"inner_shape", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID},
+      {"cluster", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID}};
   std::string text = "{";
   for (const auto& [name, attribute] : kNames)
-    text += "\"" + std::string(name) + "\":" + std::to_string(GetAttribute(one, attribute)) + ",";
+    text += "\"" + std::string(name) + "\":" + std::to_string(weft::cuda::GetAttribute(one, attribute)) + ",";
   return text + "\"kernel\":\"" + kernels + "\"}";
 }
 

@@ -39,7 +39,7 @@ class Bursts {
     counts_.accepted += algorithms.size();
     for (const Algorithm& one : algorithms) {
       if (SecondsSince(begin) > seconds) return;
-      if (without_.find("," + KeyOf(one) + ",") != std::string::npos) continue;
+      if (without_.find("," + weft::cuda::KeyOf(one) + ",") != std::string::npos) continue;
       t_.product->Add(one);
       t_.burst_ms.push_back(kInfinity);
       Time(t_.product->candidates() - 1);
@@ -64,7 +64,7 @@ class Bursts {
   bool Right(size_t candidate) {
     if (candidate < counts_.named || ErrorOf(bench_, t_, candidate) <= 1) return true;
     std::fprintf(stderr, "products: %s %s: algorithm %s gives wrong values\n", t_.name, t_.direction,
-                 KeyOf(t_.product->algorithms()[candidate]).c_str());
+                 weft::cuda::KeyOf(t_.product->algorithms()[candidate]).c_str());
     ++counts_.wrong;
     t_.burst_ms[candidate] = kInfinity;
     return false;
@@ -150,7 +150,7 @@ class Bursts {
 
   // Exits at once, because after such an error even freeing memory may wait forever.
   [[noreturn]] void Abandon(const char* why) const {
-    const std::string key = KeyOf(t_.product->algorithms()[t_.product->choice()]);
+    const std::string key = weft::cuda::KeyOf(t_.product->algorithms()[t_.product->choice()]);
     std::fprintf(stderr, "products: %s %s: algorithm %s: %s. Leave it out by without=%s\n", t_.name, t_.direction,
                  key.c_str(), why, key.c_str());
     std::fflush(stdout);

@@ -1,5 +1,5 @@
-// The tiles of cuBLASLt: their sizes by id, and which of them are promising for a product.
-//   const TileOrder order(m, n, multiprocessors);   for (uint32_t tile : order.Sort(ids)) ...
+// TileOrder: the tiles of cuBLASLt, which of them are promising for a product, and which are of nearly the same size.
+//   TileOrder order(m, n, multiprocessors);   for (uint32_t tile : order.Sort(ids)) ...
 #pragma once
 #include <cublasLt.h>
 
@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <utility>
 #include <vector>
+
+namespace weft::cuda {
 
 struct TileSize {
   int m = 0, n = 0;
@@ -81,3 +83,5 @@ class TileOrder {
   double m_, n_;
   int multiprocessors_;
 };
+
+}  // namespace weft::cuda

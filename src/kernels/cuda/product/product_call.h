@@ -1,0 +1,45 @@
+// ProductCall: a product as cuBLASLt takes it.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include "weft/kernels/cuda/plan/product.h"
+#include "weft/kernels/cuda/product/algorithm_search.h"
+
+namespace weft::cuda {
+
+struct ProductMemory {
+  const void *a, *b;
+  const void *bias = nullptr, *c = nullptr;  // null if the product has none; C may be D
+  void* d;                                   // overwritten; its old values are not read
+  void* workspace;                           // aligned to 256 bytes
+  size_t workspace_bytes;
+};
+
+class ProductCall {
+ public:
+  explicit ProductCall(const Product& product);
+
+  // Returns the algorithms that the library's heuristic names for the memory's alignment and workspace, at most 8.
+  std::vector<Algorithm> Named(cublasLtHandle_t library, const ProductMemory& memory);
+  // Returns whether the library takes the algorithm with the workspace.
+  bool Accepts(cublasLtHandle_t library, const Algorithm& algorithm, size_t workspace_bytes);
+  // Issues the product.
+  cublasStatus_t Launch(cublasLtHandle_t library, const ProductMemory& memory, const Algorithm& algorithm,
+                        cudaStream_t stream);
+  Problem Described(cublasLtHandle_t library, size_t workspace_bytes) {
+    return {library, &operation_, &a_, &b_, &d_, workspace_bytes};
+  }
+
+ private:
+  cublasLtMatmulDescOpaque_t operation_;
+  cublasLtMatrixLayoutOpaque_t a_, b_, d_;
+  bool is_f64_, accumulate_, bias_;
+};
+
+// Returns the largest power of two up to 16 that divides the address. The library gains nothing from a larger one.
+int64_t AlignmentOf(const void* data);
+
+// Returns the type of the product's result.
+DType ResultType(const Product& product);
+
+}  // namespace weft::cuda
