@@ -35,65 +35,6 @@ __device__ inline void Wait(uint64_t* barrier, uint32_t parity) {
       : "memory");
 }
 
-__device__ inline bool TryWait(uint64_t* barrier, uint32_t parity) {
-  uint32_t done;
-  asm volatile(
-      "{\n.reg .pred done;\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, done;\n}\n"
-      : "=r"(done)
-      : "r"(Shared(barrier)), "r"(parity)
-      : "memory");
-  return done;
-}
-__device__ inline uint64_t Nanoseconds() {
-  uint64_t time;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
-  return time;
-}
-
-// Like Wait. After two seconds it writes `where` to `report`, which is memory of the host, and ends the kernel by a
-// write to address 0. With a trap in its place, ptxas gives no warpgroup the registers that setmaxnreg asks for.
-__device__ inline void WaitOrFail(uint64_t* barrier, uint32_t parity, int4* report, int4 where) {
-  if (TryWait(barrier, parity)) return;
-  const uint64_t begin = Nanoseconds();
-  while (!TryWait(barrier, parity))
-    if (Nanoseconds() - begin > 2'000'000'000) {
-      *report = where;
-      __threadfence_system();
-      asm volatile("st.global.u32 [%0], 0;" ::"l"(0ull) : "memory");
-    }
-}
-
-// A barrier of the block, 1 to 15, for some of its warps: `threads` of them arrive or wait.
-__device__ inline void ArriveNamed(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-__device__ inline void WaitNamed(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
-// ---- clusters of thread blocks ----
-
-__device__ inline uint32_t ClusterRank() {
-  uint32_t rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-// Waits for all threads of the cluster. The threads of a warp may come one by one.
-__device__ inline void SyncCluster() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;\n" ::: "memory");
-}
-// Arrives at the barrier with this address in the block `rank` of the cluster.
-__device__ inline void ArriveAt(uint64_t* barrier, uint32_t rank) {
-  asm volatile(
-      "{\n.reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}\n" ::"r"(Shared(barrier)),
-      "r"(rank)
-      : "memory");
-}
-
 // ---- copies into shared memory that complete on an mbarrier ----
 
 __device__ inline void CopyTile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int row, int plane) {
@@ -103,63 +44,11 @@ __device__ inline void CopyTile(void* to, const CUtensorMap* map, uint64_t* barr
       "l"(map), "r"(Shared(barrier)), "r"(column), "r"(row), "r"(plane)
       : "memory");
 }
-__device__ inline void CopyTile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int row) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], "
-      "[%2];" ::"r"(Shared(to)),
-      "l"(map), "r"(Shared(barrier)), "r"(column), "r"(row)
-      : "memory");
-}
-// Copies into every block of the cluster whose bit is in `blocks`, to the same address, and completes on its barrier.
-__device__ inline void MulticastTile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int row,
-                                     uint16_t blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-      "[%1, {%3, %4}], [%2], %5;" ::"r"(Shared(to)),
-      "l"(map), "r"(Shared(barrier)), "r"(column), "r"(row), "h"(blocks)
-      : "memory");
-}
 __device__ inline void CopyBytes(void* to, const void* from, uint64_t* barrier, uint32_t bytes) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %3, [%2];" ::"r"(Shared(to)),
       "l"(from), "r"(Shared(barrier)), "r"(bytes)
       : "memory");
-}
-
-// ---- copies from shared memory, in groups of the thread that starts them ----
-
-__device__ inline void StoreTile(const void* from, const CUtensorMap* map, int column, int row) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
-               "r"(Shared(from)), "r"(column), "r"(row)
-               : "memory");
-}
-__device__ inline void CommitStores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Waits until all groups but the last kPending have read their shared memory.
-template <int kPending>
-__device__ inline void WaitStoresRead() {
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
-}
-__device__ inline void WaitStores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-// Shows this thread's writes of shared memory to copies and products that begin later.
-__device__ inline void FenceShared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-// ---- fragments: [16, 16] bf16 as four 8 x 8 matrices, in the order in which an accumulator's pairs lie ----
-
-// The byte in a shared tile of rows of 128 bytes where this lane's row of the fragment at column 8 * block begins.
-__device__ inline uint32_t FragmentByte(int lane, int block) {
-  return (lane & 15) * 128 + ((block + (lane >> 4)) ^ (lane & 7)) * 16;
-}
-__device__ inline void LoadFragment(uint32_t (&v)[4], const void* tile, int lane, int block) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-               : "r"(Shared(tile) + FragmentByte(lane, block))
-               : "memory");
-}
-__device__ inline void StoreFragment(void* tile, int lane, int block, const uint32_t* v) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(Shared(tile) +
-                                                                                        FragmentByte(lane, block)),
-               "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
-               : "memory");
 }
 
 // ---- warpgroup products ----
@@ -199,12 +88,6 @@ __device__ inline void LowerRegisters() {
   WEFT_NAMES40                                                                                    \
   ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62," \
   "%63"
-#define WEFT_NAMES128                                                                                                 \
-  WEFT_NAMES64                                                                                                        \
-  ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91," \
-  "%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,"  \
-  "%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
-
 // d[64, N] (+)= A[64, 16] B[N, 16]^T, both K-major in shared memory. With `accumulate` 0 it starts from zero. With
 // kRowsOfB, B is [16, N] and N contiguous.
 #define WEFT_PRODUCT_SS(N, names, a_index, b_index, p_index, rows_index, ...)                                \
@@ -217,16 +100,13 @@ __device__ inline void LowerRegisters() {
 
 template <int N, bool kRowsOfB = false>
 __device__ inline void ProductSS(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) {
-  static_assert(N == 64 || N == 80 || N == 128 || N == 256, "no wrapper for this width");
+  static_assert(N == 64 || N == 80 || N == 128, "no wrapper for this width");
   if constexpr (N == 64) {
     WEFT_PRODUCT_SS(64, WEFT_NAMES32, "%32", "%33", "%34", "%35", WEFT_ACC32(d, 0));
   } else if constexpr (N == 80) {
     WEFT_PRODUCT_SS(80, WEFT_NAMES40, "%40", "%41", "%42", "%43", WEFT_ACC32(d, 0), WEFT_ACC8(d, 32));
-  } else if constexpr (N == 128) {
-    WEFT_PRODUCT_SS(128, WEFT_NAMES64, "%64", "%65", "%66", "%67", WEFT_ACC32(d, 0), WEFT_ACC32(d, 32));
   } else {
-    WEFT_PRODUCT_SS(256, WEFT_NAMES128, "%128", "%129", "%130", "%131", WEFT_ACC32(d, 0), WEFT_ACC32(d, 32),
-                    WEFT_ACC32(d, 64), WEFT_ACC32(d, 96));
+    WEFT_PRODUCT_SS(128, WEFT_NAMES64, "%64", "%65", "%66", "%67", WEFT_ACC32(d, 0), WEFT_ACC32(d, 32));
   }
 }
 
@@ -251,11 +131,6 @@ __device__ inline void Pin(float (&d)[N]) {
 __device__ inline float Exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ inline float Reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 __device__ inline uint32_t Pack(float low, float high) {

@@ -28,6 +28,10 @@ struct ProductShape {
   // For fp8 operands: whether their sums are less precise, and the scales of A and B in device memory.
   bool fast_accumulation = false;
   const float *scale_a = nullptr, *scale_b = nullptr;
+  // What happens to C before it is written. The bias has m elements of C's type, and the auxiliary matrix C's layout.
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  void* auxiliary = nullptr;
 };
 
 // A product with f32 sums, by the first algorithm of cuBLASLt's heuristic until another candidate is chosen.
@@ -41,6 +45,12 @@ class Product {
     Set(CUBLASLT_MATMUL_DESC_TRANSB, shape.op_b);
     if (shape.sm_target) Set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t(shape.sm_target));
     if (shape.fast_accumulation) Set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t(1));
+    Set(CUBLASLT_MATMUL_DESC_EPILOGUE, shape.epilogue);
+    if (shape.bias) Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, shape.bias);
+    if (shape.auxiliary) {
+      Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, shape.auxiliary);
+      Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, int64_t(m));
+    }
     if (shape.scale_a) Set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, shape.scale_a);
     if (shape.scale_b) Set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, shape.scale_b);
     const int rows_a = plain_a ? m : k, rows_b = plain_b ? k : n;
