@@ -11,7 +11,7 @@ allowed() {
   cat << 'ALLOWED'
 src/core/ops/elementwise.cc Gelu SwiGlu  # their gradients are ops that have kernels of their own
 src/kernels/cuda/elementwise/elementwise.cuh And Or  # take bool only
-src/kernels/cuda/product/einsum.cc Add  # its kernels add the parts of a product
+src/kernels/cuda/product/einsum.cc Add GeluGrad  # its kernels add the parts of a product, and multiply by GELU's derivative
 ALLOWED
 }
 

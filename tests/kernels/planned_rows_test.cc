@@ -76,6 +76,10 @@ void AddProducts(std::vector<Call>& calls, DType dtype, int64_t m, int64_t n, in
                    {{"eq", "mk,nk->mn"}},
                    {View(dtype, {m, k}), View(dtype, {n, k}), View(dtype, {m, n}), View(dtype, {m, n})},
                    {View(dtype, {m, n}), View(dtype, {m, n})}});
+  calls.push_back({Op::kLinearGeluGrad,
+                   {{"eq", "mk,nk->mn"}},
+                   {View(dtype, {m, k}), View(dtype, {n, k}), View(dtype, {m, n})},
+                   {View(dtype, {m, n})}});
   add("mk,kn->mn", {m, k}, {k, n}, {m, n});
   add("mk,kn->mn", {4, 64}, {64, 256}, {4, 256});  // of few rows
   add("mk,nk->mn", {m, k}, {n, k}, {m, n});

@@ -181,19 +181,21 @@ TEST(CudaCombine, GivesTheLossesOfSingleProducts) {
 }
 
 // The gradient of the MLP's product may round to a neighbour, 2^-8 apart, in each step.
-TEST(CudaSwiGlu, GivesTheLossesOfSeparateGradients) {
-  Job job{.model = FindFamily("llama")->configure(
-              {.layers = 2, .heads = 4, .kv_heads = 4, .dim = 256, .ffn = 512, .vocab = 512, .context = 512}),
-          .precision = {DType::kBF16, DType::kF32, DType::kF32},
-          .global_batch = 4,
-          .steps = 6};
-  for (Layout layout :
-       {Layout{}, Layout{.combine = true}, Layout{.tp = 2, .sequence_parallel = true, .combine = true}}) {
-    layout.device = DeviceUnderTest();
-    RunResult want = testing_::Train(job, layout);
-    layout.swiglu = true;
-    RunResult got = testing_::Train(job, layout);
-    EXPECT_LE(testing_::LossDistance(got, want), 1e-2) << testing_::Describe(layout);
+TEST(CudaActivationGrads, GiveTheLossesOfSeparateOnes) {
+  for (const char* family : {"llama", "gpt2"}) {  // SwiGLU and GELU
+    Job job{.model = FindFamily(family)->configure(
+                {.layers = 2, .heads = 4, .kv_heads = 4, .dim = 256, .ffn = 512, .vocab = 512, .context = 512}),
+            .precision = {DType::kBF16, DType::kF32, DType::kF32},
+            .global_batch = 4,
+            .steps = 6};
+    for (Layout layout :
+         {Layout{}, Layout{.combine = true}, Layout{.tp = 2, .sequence_parallel = true, .combine = true}}) {
+      layout.device = DeviceUnderTest();
+      RunResult fused = testing_::Train(job, layout);
+      layout.activation_grads = false;
+      RunResult separate = testing_::Train(job, layout);
+      EXPECT_LE(testing_::LossDistance(fused, separate), 1e-2) << family << ", " << testing_::Describe(layout);
+    }
   }
 }
 

@@ -103,11 +103,26 @@ TEST(FuseLinear, TakesTheGradientOfSwiGlu) {
   KernelTable kernels = FusingKernels();
   LocalProgram single = ProgramOf([] { return SwiGluGradients(false); }),
                read = ProgramOf([] { return SwiGluGradients(true); });
-  EXPECT_EQ(Computing(Fuse(single, kernels, {.swiglu = true})), "exp[x] einsum[w] swiglu_grad[a b]") << "no kernel";
+  EXPECT_EQ(Computing(Fuse(single, kernels, {.activation_grads = true})), "exp[x] einsum[w] swiglu_grad[a b]")
+      << "no kernel";
   kernels.Add(Op::kLinearSwiGluGrad, {.run = [](const KernelCall&) { Fail("not expected to run"); }});
-  EXPECT_EQ(Computing(Fuse(single, kernels, {.swiglu = true})), "exp[x] linear_swiglu_grad[w a b]");
+  EXPECT_EQ(Computing(Fuse(single, kernels, {.activation_grads = true})), "exp[x] linear_swiglu_grad[w a b]");
   EXPECT_EQ(Computing(Fuse(single, kernels)), "exp[x] einsum[w] swiglu_grad[a b]") << "nobody asks for it";
-  EXPECT_EQ(Computing(Fuse(read, kernels, {.swiglu = true})), "exp[x] einsum[w] swiglu_grad[a b]");
+  EXPECT_EQ(Computing(Fuse(read, kernels, {.activation_grads = true})), "exp[x] einsum[w] swiglu_grad[a b]");
+}
+
+TEST(FuseLinear, TakesTheGradientOfGelu) {
+  auto body = [] {
+    Sharding one(1);
+    Var x = Exp(Leaf("x", DType::kF64, {B, C}, one));                      // [B, C]
+    Var dy = Einsum("bc,fc->bf", x, Leaf("w", DType::kF64, {F, C}, one));  // [B, F]
+    return Traced{.outputs = {{"da", GeluGrad(dy, Leaf("a", DType::kF64, {B, F}, one))}}};
+  };
+  KernelTable kernels = FusingKernels();
+  LocalProgram program = ProgramOf(body);
+  EXPECT_EQ(Computing(Fuse(program, kernels, {.activation_grads = true})), "exp[x] einsum[w] gelu_grad[a]");
+  kernels.Add(Op::kLinearGeluGrad, {.run = [](const KernelCall&) { Fail("not expected to run"); }});
+  EXPECT_EQ(Computing(Fuse(program, kernels, {.activation_grads = true})), "exp[x] linear_gelu_grad[w a]");
 }
 
 // Returns the attribute `parameter` of the first product.

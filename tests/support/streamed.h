@@ -20,7 +20,8 @@ class Streamed {
   explicit Streamed(const Layout& layout, int rank = 0, bool planned = false)
       : context_(rank, MeshOf(layout).num_ranks()),
         mesh_(context_, groups_, MeshOf(layout), {DeviceKind::kCpu, DeviceKind::kCuda}) {
-    context_.set_numerics({.combine = layout.combine, .swiglu = layout.swiglu, .logit_bytes = layout.logit_bytes});
+    context_.set_numerics(
+        {.combine = layout.combine, .activation_grads = layout.activation_grads, .logit_bytes = layout.logit_bytes});
     for (DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
       if (planned && kind == DeviceKind::kCuda)
         cuda::AddPlannedRows(context_.kernels(kind));

@@ -121,7 +121,8 @@ RunResult RunOnRank(const Job& job, const Layout& layout, Context& context, Devi
 
 void OnMesh(const Layout& layout, const std::function<void(Context&, DeviceMesh&)>& fn) {
   RunRanks(MeshOf(layout).num_ranks(), [&](Context& context, GroupFactory& groups) {
-    context.set_numerics({.combine = layout.combine, .swiglu = layout.swiglu, .logit_bytes = layout.logit_bytes});
+    context.set_numerics(
+        {.combine = layout.combine, .activation_grads = layout.activation_grads, .logit_bytes = layout.logit_bytes});
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     if (layout.device == DeviceKind::kCuda) {

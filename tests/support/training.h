@@ -38,7 +38,7 @@ struct Layout {
   bool symmetric_memory = false;
   bool copies = false;   // of weights, in the compute type
   bool combine = false;  // products that share an operand
-  bool swiglu = false;   // its gradient in the epilogue of products
+  bool activation_grads = Numerics{}.activation_grads;
   int64_t logit_bytes = Numerics{}.logit_bytes;
 };
 MeshShape MeshOf(const Layout& l);

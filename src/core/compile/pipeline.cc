@@ -71,7 +71,7 @@ constexpr Pass kPasses[] = {
     {"3.combine", [](const auto& program, const auto& runtime, const auto&) { return Combined(program, runtime); }},
     {"4.fuse",
      [](const auto& program, const auto& runtime, const auto&) {
-       return Fuse(program, runtime.kernels(), {.swiglu = runtime.context->numerics().swiglu});
+       return Fuse(program, runtime.kernels(), {.activation_grads = runtime.context->numerics().activation_grads});
      }},
     {"5.recompute",
      [](const auto& program, const auto&, const auto& recompute) { return Recompute(program, recompute); }},

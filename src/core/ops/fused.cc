@@ -9,6 +9,7 @@
 //             einsum, add and cast.
 // SwiGluGrad  (a, b, dy) -> da, db, the gradients of swiglu(a, b) = silu(a) * b.
 // LinearSwiGluGrad (x, w, a, b); eq -> da, db, these gradients for dy = einsum(eq, x, w) of a's dtype. Made by Fuse.
+// LinearGeluGrad (x, w, a); eq -> da, the gradient of gelu(a) for such a dy. Made by Fuse.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -139,20 +140,23 @@ std::vector<Sample> SwiGluGradSamples(Op) {
   return samples;
 }
 
-void InferLinearSwiGluGrad(Node& node) {
+// The operands of an activation follow those of the product, and there is a gradient for each of them.
+void InferLinearGrads(Node& node) {
   Equation p(node.attrs.Text("eq"));
-  CheckSame(node, 2, 3);
   Shape shape;
   for (char label : p.out) shape.push_back(ExtentOf(node, p, label));
-  if (node.inputs[2].shape() != shape || node.inputs[2].dtype() != node.inputs[0].dtype())
-    FailAt(node, fmt::format("expected a and b of {} {}, got {} {}", Name(node.inputs[0].dtype()), ToString(shape),
-                             Name(node.inputs[2].dtype()), ToString(node.inputs[2].shape())));
-  for (int i = 0; i < 2; i++) AddOutput(node, node.inputs[2].dtype(), shape);
+  for (const Var& a : std::span(node.inputs).subspan(2)) {
+    if (a.shape() != shape || a.dtype() != node.inputs[0].dtype())
+      FailAt(node, fmt::format("expected operands of the activation of {} {}, got {} {}", Name(node.inputs[0].dtype()),
+                               ToString(shape), Name(a.dtype()), ToString(a.shape())));
+    AddOutput(node, a.dtype(), shape);
+  }
 }
 // A sharded contraction would give each rank the gradients of a part of dy.
-Dims LinearSwiGluGradDims(const Node& node) {
+Dims LinearGradDims(const Node& node) {
   Equation p(node.attrs.Text("eq"));
-  Dims dims{.in = {p.a, p.b, p.out, p.out}, .out = {p.out, p.out}};
+  Dims dims{.in = {p.a, p.b}};
+  for (size_t i = 2; i < node.inputs.size(); i++) dims.in.push_back(p.out), dims.out.push_back(p.out);
   for (char label : p.a)
     if (p.out.find(label) == std::string::npos) dims.whole += label;
   return dims;
@@ -164,6 +168,14 @@ Outputs LinearSwiGluGradFallback(const Node& node) {
 std::vector<Sample> LinearSwiGluGradSamples(Op) {
   return {{{{{4, 3, 6}}, {{5, 6}}, {{4, 3, 5}}, {{4, 3, 5}}}, {{"eq", "btc,nc->btn"}}},
           {{{{7, 6}}, {{6, 5}}, {{7, 5}}, {{7, 5}}}, {{"eq", "bc,cn->bn"}}}};
+}
+Outputs LinearGeluGradFallback(const Node& node) {
+  Var dy = Einsum(node.attrs.Text("eq"), node.inputs[0], node.inputs[1]);
+  return {GeluGrad({dy, node.loc}, node.inputs[2])};
+}
+std::vector<Sample> LinearGeluGradSamples(Op) {
+  return {{{{{4, 3, 6}}, {{5, 6}}, {{4, 3, 5}}}, {{"eq", "btc,nc->btn"}}},
+          {{{{7, 6}}, {{6, 5}}, {{7, 5}}}, {{"eq", "bc,cn->bn"}}}};
 }
 
 }  // namespace
@@ -183,11 +195,17 @@ void RegisterFused(OpTable& t) {
                                 .fallback = SwiGluGradFallback,
                                 .samples = SwiGluGradSamples};
   t[size_t(Op::kLinearSwiGluGrad)] = {.op = Op::kLinearSwiGluGrad,
-                                      .infer = InferLinearSwiGluGrad,
-                                      .dims = LinearSwiGluGradDims,
+                                      .infer = InferLinearGrads,
+                                      .dims = LinearGradDims,
                                       .fallback = LinearSwiGluGradFallback,
                                       .samples = LinearSwiGluGradSamples,
                                       .products = 1};
+  t[size_t(Op::kLinearGeluGrad)] = {.op = Op::kLinearGeluGrad,
+                                    .infer = InferLinearGrads,
+                                    .dims = LinearGradDims,
+                                    .fallback = LinearGeluGradFallback,
+                                    .samples = LinearGeluGradSamples,
+                                    .products = 1};
 #define WEFT_BY_ROWS(Name, ...) t[size_t(Op::k##Name)].by_rows = true;
   WEFT_FUSED_OPS(WEFT_BY_ROWS)
 #undef WEFT_BY_ROWS

@@ -94,7 +94,7 @@ class Fuser {
       return;
     }
     std::shared_ptr<Node> fused = AsLinear(*node);
-    if (!fused) fused = AsSwiGluGrad(*node);
+    if (!fused) fused = AsActivationGrad(*node);
     if (!fused) fused = AsOneSum(*node);
     if (!fused) fused = WithNewInputs(node);
     fused = WithCopy(WithParameters(fused, node), *node);
@@ -212,15 +212,24 @@ class Fuser {
     return fused;
   }
 
-  // The gradient of SwiGLU whose dy is a product that nothing else reads.
-  std::shared_ptr<Node> AsSwiGluGrad(const Node& node) const {
-    if (!options_.swiglu || node.op != Op::kSwiGluGrad || !kernels_.Has(Op::kLinearSwiGluGrad)) return nullptr;
-    const Node* product = Product(node.inputs[2]);
+  // The gradient of an activation whose dy is a product that nothing else reads.
+  std::shared_ptr<Node> AsActivationGrad(const Node& node) const {
+    struct Pair {
+      Op grad, with_product;
+      size_t dy;  // which operand it is
+    };
+    static constexpr Pair kPairs[] = {{Op::kSwiGluGrad, Op::kLinearSwiGluGrad, 2},
+                                      {Op::kGeluGrad, Op::kLinearGeluGrad, 0}};
+    const Pair* pair = std::ranges::find(kPairs, node.op, &Pair::grad);
+    if (!options_.activation_grads || pair == std::end(kPairs) || !kernels_.Has(pair->with_product)) return nullptr;
+    const Node* product = Product(node.inputs[pair->dy]);
     if (!product || product->op != Op::kEinsum) return nullptr;
     auto fused = std::make_shared<Node>(node);
-    fused->op = Op::kLinearSwiGluGrad;
+    fused->op = pair->with_product;
     fused->attrs = {{"eq", product->attrs.Text("eq")}};
-    fused->inputs = {product->inputs[0], product->inputs[1], Now(node.inputs[0]), Now(node.inputs[1])};
+    fused->inputs = {product->inputs[0], product->inputs[1]};
+    for (size_t i = 0; i < node.inputs.size(); i++)
+      if (i != pair->dy) fused->inputs.push_back(Now(node.inputs[i]));
     return fused;
   }
 

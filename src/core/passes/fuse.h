@@ -4,7 +4,7 @@
 //   einsum -> + bias -> gelu -> + residual    becomes linear, and so with the other activations
 //   norm gradient -> + residual               becomes the norm gradient with one more operand
 //   update of a parameter -> cast             becomes the update with one more result
-//   einsum -> swiglu gradient                 becomes linear_swiglu_grad, if the options ask for it
+//   einsum -> gradient of swiglu or gelu      becomes linear_swiglu_grad or linear_gelu_grad, if the options ask for it
 //   sum over dim 0 -> sum over dim 0          becomes one sum over both, after a merge
 //   the last product and its cross-entropy    become one op (fuse_loss.h)
 //   a gradient that is sent in bf16           is written in bf16 by its product (narrow_terms.h)
@@ -20,7 +20,7 @@
 namespace weft {
 
 struct FuseOptions {
-  bool swiglu = false;  // products take the gradient of SwiGLU with them
+  bool activation_grads = false;  // products take the gradient of an activation with them
 };
 LocalProgram Fuse(const LocalProgram& program, const KernelTable& kernels, const FuseOptions& options = {});
 

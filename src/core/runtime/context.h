@@ -26,8 +26,8 @@ struct Numerics {
   bool deterministic = true;               // the same bits on every run: sums have a fixed order
   bool tf32 = false;                       // matrix products of f32 may round their operands to TF32
   bool combine = false;                    // products that share an operand run as one (core/passes/combine/combine.h)
-  bool swiglu = false;                     // products take SwiGLU's gradient with them (core/passes/fuse.h)
-  int64_t logit_bytes = int64_t(1) << 30;  // of logits at a time, where the last product is fused with its loss
+  bool activation_grads = true;            // products take an activation's gradient with them (core/passes/fuse.h)
+  int64_t logit_bytes = int64_t(4) << 30;  // of logits at a time, where the last product is fused with its loss
   std::string attention;                   // the preferred attention backend; "": in the order of the device's kernels
 };
 

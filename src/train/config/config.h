@@ -32,7 +32,7 @@ enum class CheckMode { kNone, kExplicit };
 enum class RegatherMode { kAuto, kAlways, kNever };
 enum class CopyMode { kAuto, kAlways, kNever };
 enum class CombineMode { kAuto, kTrue, kFalse };
-enum class SwiGluMode { kSeparate, kFused };
+enum class ActivationGrads { kSeparate, kFused };
 enum class WireMode { kReduce, kBf16 };
 enum class TrainObjective { kNext, kMasked, kPairs };  // Objective of the model families, as a config value
 enum class DeviceChoice { kAuto, kCpu, kCuda };
@@ -191,8 +191,8 @@ struct TrainConfig {
 struct KernelsConfig {
   bool deterministic = true, tf32 = false;
   CombineMode combine = CombineMode::kAuto;
-  SwiGluMode swiglu = SwiGluMode::kSeparate;
-  double logits = 1;  // GiB
+  ActivationGrads activation_grads = ActivationGrads::kFused;
+  double logits = 4;  // GiB
   AttentionBackend attention = AttentionBackend::kAuto;
 };
 

@@ -32,7 +32,7 @@ WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
 WEFT_ENUM_NAMES(RegatherMode, "auto", "always", "never");
 WEFT_ENUM_NAMES(CopyMode, "auto", "always", "never");
 WEFT_ENUM_NAMES(CombineMode, "auto", "true", "false");
-WEFT_ENUM_NAMES(SwiGluMode, "separate", "fused");
+WEFT_ENUM_NAMES(ActivationGrads, "separate", "fused");
 WEFT_ENUM_NAMES(OverlapMode, "auto", "never", "always", "fill", "halves", "chunks");
 WEFT_ENUM_NAMES(GatherMode, "kernels", "copy");
 WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
@@ -255,7 +255,7 @@ const std::vector<Field>& Fields() {
       {KEY(kernels.deterministic, "no kernel that may give other bits on the next run; false allows faster ones on a GPU, and measures which backend of attention is the fastest")},
       {KEY(kernels.tf32, "products of f32 on a GPU may round their operands to TF32, of 11 significant bits")},
       {KEY(kernels.combine, "computes queries, keys and values as one product, and the gate and the up projection of an MLP as another, forward and backward, where they have no biases; with overlap halves, the gradient of a weight is one product of both; takes memory for copies of weights that are not cast; auto: on GPUs, with compute narrower than params, and fsdp full or tensor parallel ranks, but not with overlap chunks")},
-      {KEY(kernels.swiglu, "fused: on GPUs, a product computes the gradient of SwiGLU where it has the gradient of its result; bf16 on sm_90, with sizes that its tiles divide; other products compute it separately")},
+      {KEY(kernels.activation_grads, "fused: on GPUs, a product in 16 bits that computes the gradient of a GELU or SwiGLU also multiplies by its derivative, before the result is written; SwiGLU in bf16 on sm_90, with sizes that the tiles divide; all others compute it separately")},
       {KEY(kernels.logits, "GiB of logits that a GPU holds at a time, where the product that makes them is fused with the loss and its gradient; more take less time, as each part of them but the first reads and writes the gradient of that product's weights"),
        .bounds = {.low = 0, .high = 1e6, .low_open = true}},
       {KEY(kernels.attention, "backend of attention on a GPU, if it takes the call; auto: the first of cudnn, flash, plain, or the fastest if kernels.deterministic is false")},

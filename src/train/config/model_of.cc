@@ -122,7 +122,7 @@ Numerics NumericsOf(const Config& config, DeviceKind device) {
   return {.deterministic = n.deterministic,
           .tf32 = n.tf32,
           .combine = CombinesProducts(config, device),
-          .swiglu = n.swiglu == SwiGluMode::kFused,
+          .activation_grads = n.activation_grads == ActivationGrads::kFused,
           .logit_bytes = int64_t(std::max(n.logits * double(int64_t(1) << 30), 1.0)),
           .attention = named ? PrintValue(*FindField("kernels.attention"), config) : ""};
 }

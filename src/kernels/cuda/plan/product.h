@@ -17,6 +17,7 @@ struct Product {
   bool tf32 = false;          // f32 may be rounded to TF32 before it is multiplied
   bool bias = false;          // a vector of m elements of D's type is added to every column of D
   bool accumulate = false;    // C, with the layout of D, is added
+  bool gelu_grad = false;     // D is multiplied by the derivative of GELU at a matrix with its layout; D is in 16 bits
   bool transpose_a = false, transpose_b = false;
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldd = 0;
@@ -26,28 +27,11 @@ struct Product {
 
 // Everything that determines the algorithm: the product, the alignment of A, B and D in bytes, and the bytes of
 // workspace.
-using ProductKey = std::array<int64_t, 21>;
+using ProductKey = std::array<int64_t, 22>;
 inline ProductKey KeyOf(const Product& p, int64_t align_a, int64_t align_b, int64_t align_d, size_t workspace) {
-  return {int64_t(p.dtype),
-          p.wide,
-          p.tf32,
-          p.bias,
-          p.accumulate,
-          p.transpose_a,
-          p.transpose_b,
-          p.m,
-          p.n,
-          p.k,
-          p.lda,
-          p.ldb,
-          p.ldd,
-          p.batch,
-          p.stride_a,
-          p.stride_b,
-          p.stride_d,
-          align_a,
-          align_b,
-          align_d,
+  return {int64_t(p.dtype),  p.wide,     p.tf32,     p.bias,     p.accumulate, p.gelu_grad, p.transpose_a,
+          p.transpose_b,     p.m,        p.n,        p.k,        p.lda,        p.ldb,       p.ldd,
+          p.batch,           p.stride_a, p.stride_b, p.stride_d, align_a,      align_b,     align_d,
           int64_t(workspace)};
 }
 

@@ -65,9 +65,9 @@ void AlgorithmTimes::Try(Race& race, const Algorithm& algorithm, bool named) {
 // Only for memory that is aligned to whole vectors: the library checks other alignments only where it names algorithms.
 void AlgorithmTimes::TryOthers(Race& race, std::span<const Algorithm> named) {
   const ProductMemory& memory = race.memory;
-  for (const void* data : {memory.a, memory.b, memory.c, static_cast<const void*>(memory.d), memory.bias})
+  for (const void* data : {memory.a, memory.b, memory.c, static_cast<const void*>(memory.d), memory.bias, memory.gelu})
     if (AlignmentOf(data) < AlignmentOf(nullptr)) return;
-  AlgorithmSearch search(race.call.Described(library_, memory.workspace_bytes), {named.begin(), named.end()});
+  AlgorithmSearch search(race.call.Described(library_, memory), {named.begin(), named.end()});
   double part = std::clamp(double(race.best) / kMillisecondsPerPart, 1., 2.);
   TryFor(race, search.Tiles(), part * kTileSeconds);
   std::vector<Timed> fastest = race.timed;

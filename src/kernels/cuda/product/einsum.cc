@@ -1,11 +1,12 @@
-// Einsum and Linear by matrix products of cuBLASLt. product_plan.h chooses the products, and einsum_generic.cu runs the
-// rest.
+// Einsum, Linear and LinearGeluGrad by matrix products of cuBLASLt. product_plan.h chooses the products, and
+// einsum_generic.cu runs the rest.
 #include <algorithm>
 
 #include "absl/container/inlined_vector.h"
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/families.h"
 #include "weft/kernels/cuda/plan/einsum_sizes.h"
+#include "weft/kernels/cuda/plan/linear_grads.h"
 #include "weft/kernels/cuda/product/algorithm_cache.h"
 #include "weft/kernels/cuda/product/einsum_generic.h"
 #include "weft/kernels/cuda/product/few_rows.h"
@@ -13,9 +14,10 @@
 namespace weft::cuda {
 namespace {
 
-// Operands that are added to the product as it is written; null if there is none.
+// Operands that are added to the product as it is written, or at which GELU's derivative is taken; null if there is
+// none.
 struct Added {
-  const char *bias = nullptr, *residual = nullptr;
+  const char *bias = nullptr, *residual = nullptr, *gelu = nullptr;
 };
 
 // Runs all repeats of the product. Returns false if the library has no algorithm for it.
@@ -28,6 +30,7 @@ bool RunProducts(const KernelCall& call, const ProductPlan& plan, char* out, con
                          .b = a + at[1] * element,
                          .bias = added.bias,
                          .c = added.residual ? added.residual + at[0] * result : nullptr,
+                         .gelu = added.gelu ? added.gelu + at[0] * result : nullptr,
                          .d = out + at[0] * result,
                          .workspace = library,
                          .workspace_bytes = LibraryBytes(plan)};
@@ -221,11 +224,32 @@ void Linears(std::span<const KernelCall> calls) {
   for (const KernelCall& call : calls) Linear(call);
 }
 
+// The library multiplies by the derivative of GELU where its operand has the layout of the result.
+bool TakesGelu(const ProductPlan& plan, const KernelCall& call) {
+  const TensorView& a = call.in[2];
+  return plan.route == ProductPlan::Route::kLibrary && plan.direct() && plan.product.batch == 1 &&
+         plan.repeats.Count() == 1 && SizeOf(a.dtype) == 2 && SameLayout(a, call.out[0]) &&
+         reinterpret_cast<uintptr_t>(a.data) % 16 == 0;
+}
+
+void LinearGeluGrad(const KernelCall& call) {
+  LinearGradParts parts(call);
+  KernelCall direct = parts.product;
+  direct.out = call.out;
+  ProductPlan plan(direct);
+  plan.product.gelu_grad = true;
+  if (TakesGelu(plan, call) && RunLibrary(direct, plan, {.gelu = call.in[2].as<char>()})) return;
+  const KernelTable& kernels = call.context->kernels(DeviceKind::kCuda);
+  kernels.Row(Op::kEinsum).run(parts.product);
+  kernels.Row(Op::kGeluGrad).run(parts.gradient);
+}
+
 }  // namespace
 
 void AddEinsum(KernelTable& table) {
   SetRun(table, Op::kEinsum, &Einsum, &Einsums);
   SetRun(table, Op::kLinear, &Linear, &Linears);
+  SetRun(table, Op::kLinearGeluGrad, &LinearGeluGrad);
 }
 
 }  // namespace weft::cuda

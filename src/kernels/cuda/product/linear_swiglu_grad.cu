@@ -3,9 +3,7 @@
 //
 // Blocks are persistent, and come in pairs with the same columns, for each of which one block copies w. A block
 // computes tiles of 128 rows and 256 columns. One warpgroup copies tiles of 64 terms into a ring of stages, and after
-// them the tiles of a and b. Two warpgroups multiply 64 rows each; the second one begins each tile some steps after the
-// first, so that one multiplies while the other is in its epilogue. The ladder's probe swiglu compares it with
-// cuBLASLt.
+// them the tiles of a and b. Two warpgroups multiply 64 rows each. The ladder has what was measured (`swiglu`).
 #include <cuda.h>
 
 #include <string>
@@ -13,7 +11,7 @@
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/families.h"
 #include "weft/kernels/cuda/loops/convert.cuh"
-#include "weft/kernels/cuda/plan/linear_swiglu.h"
+#include "weft/kernels/cuda/plan/linear_grads.h"
 #include "weft/kernels/cuda/product/tensor_tiles.cuh"
 
 namespace weft::cuda {
@@ -21,10 +19,10 @@ namespace {
 
 constexpr bool kBuilt = WEFT_CUDA_WARPGROUPS;
 constexpr int kThreads = 384, kStages = 4, kRows = 128, kColumns = 256, kTerms = 64, kPanel = 64;
-constexpr int kWarpRows = 16, kWarps = 8, kPair = 2, kLead = 3;
+constexpr int kWarpRows = 16, kWarps = 8, kPair = 2;
 constexpr int kRowTiles = 16;  // of a group of rows that the blocks work on together, so that L2 serves both operands
 static_assert(SwiGluTiles::kRows == kRows * kRowTiles && SwiGluTiles::kColumns == kColumns &&
-              SwiGluTiles::kTerms == kTerms && SwiGluTiles::kLeastTerms > kLead * kTerms && kLead < kStages);
+              SwiGluTiles::kTerms == kTerms);
 
 struct Maps {
   CUtensorMap x, w, a, b, da, db;
@@ -143,7 +141,6 @@ struct Computer {
   __device__ void Product(float (&d)[128]) {
     constexpr uint64_t kStep = 16 * sizeof(uint16_t) >> 4;
     int previous = 0;
-    if (warp >= kWarps / 2) AwaitNamed(1, kWarps * 32);
     for (int term = 0; term < p.terms; term += kTerms) {
       Await(&s.full[ring.stage], ring.parity);
       uint64_t x = Descriptor(&s.x[ring.stage][warp / 4 * 64]), w = Descriptor(s.w[ring.stage]);
@@ -151,7 +148,6 @@ struct Computer {
 #pragma unroll
       for (int i = 0; i < kTerms / 16; i++) Multiply(d, x + i * kStep, w + i * kStep, term + i);
       asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-      if (warp < kWarps / 2 && term == kLead * kTerms) ArriveNamed(1, kWarps * 32);
       asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
       if (term > 0) Release(previous);
       previous = ring.stage;
@@ -307,7 +303,7 @@ void LinearSwiGluGrad(const KernelCall& call) {
   if (kBuilt && tiles.fits && device.capability() == 90) {
     if (int blocks = device.Kept<Residents>().blocks; blocks > 0) return RunFused(call, tiles, blocks);
   }
-  LinearSwiGluParts parts(call);
+  LinearGradParts parts(call);
   const KernelTable& kernels = call.context->kernels(DeviceKind::kCuda);
   kernels.Row(Op::kEinsum).run(parts.product);
   kernels.Row(Op::kSwiGluGrad).run(parts.gradient);

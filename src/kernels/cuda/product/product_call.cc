@@ -55,7 +55,8 @@ int64_t AlignmentOf(const void* data) {
 
 DType ResultType(const Product& p) { return p.wide ? AccumulateType(p.dtype) : p.dtype; }
 
-ProductCall::ProductCall(const Product& p) : is_f64_(p.dtype == DType::kF64), accumulate_(p.accumulate), bias_(p.bias) {
+ProductCall::ProductCall(const Product& p)
+    : is_f64_(p.dtype == DType::kF64), accumulate_(p.accumulate), bias_(p.bias), gelu_(p.gelu_grad) {
   cudaDataType_t scale = is_f64_ ? CUDA_R_64F : CUDA_R_32F;
   WEFT_CUDA(cublasLtMatmulDescInit(&operation_, ComputeTypeOf(p), scale));
   Set(&operation_, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -65,9 +66,18 @@ ProductCall::ProductCall(const Product& p) : is_f64_(p.dtype == DType::kF64), ac
   SetLayout(b_, p.dtype, b_rows, p.k + p.n - b_rows, p.ldb, p.batch, p.stride_b);
   SetLayout(d_, ResultType(p), p.m, p.n, p.ldd, p.batch, p.stride_d);
   if (p.bias) Set(&operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  if (!p.gelu_grad) return;
+  Set(&operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DGELU);
+  Set(&operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.ldd);
+}
+
+void ProductCall::Point(const ProductMemory& memory) {
+  if (bias_) Set(&operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, memory.bias);
+  if (gelu_) Set(&operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, memory.gelu);
 }
 
 std::vector<Algorithm> ProductCall::Named(cublasLtHandle_t library, const ProductMemory& memory) {
+  Point(memory);
   cublasLtMatmulPreferenceOpaque_t preference;
   WEFT_CUDA(cublasLtMatmulPreferenceInit(&preference));
   Set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(memory.workspace_bytes));
@@ -88,10 +98,11 @@ std::vector<Algorithm> ProductCall::Named(cublasLtHandle_t library, const Produc
   return named;
 }
 
-bool ProductCall::Accepts(cublasLtHandle_t library, const Algorithm& algorithm, size_t workspace_bytes) {
+bool ProductCall::Accepts(cublasLtHandle_t library, const ProductMemory& memory, const Algorithm& algorithm) {
+  Point(memory);
   cublasLtMatmulHeuristicResult_t result{};
   cublasStatus_t status = cublasLtMatmulAlgoCheck(library, &operation_, &a_, &b_, &d_, &d_, &algorithm.words, &result);
-  return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace_bytes;
+  return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= memory.workspace_bytes;
 }
 
 cublasStatus_t ProductCall::Launch(cublasLtHandle_t library, const ProductMemory& memory, const Algorithm& algorithm,
@@ -100,7 +111,7 @@ cublasStatus_t ProductCall::Launch(cublasLtHandle_t library, const ProductMemory
   static constexpr double kOneF64 = 1, kZeroF64 = 0;
   const void *one = &kOne, *zero = &kZero;
   if (is_f64_) one = &kOneF64, zero = &kZeroF64;
-  if (bias_) Set(&operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, memory.bias);
+  Point(memory);
   const void *beta = accumulate_ ? one : zero, *c = accumulate_ ? memory.c : memory.d;
   return cublasLtMatmul(library, &operation_, one, memory.a, &a_, memory.b, &b_, beta, c, &d_, memory.d, &d_,
                         &algorithm.words, memory.workspace, memory.workspace_bytes, stream);

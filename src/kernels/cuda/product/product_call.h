@@ -9,9 +9,10 @@ namespace weft::cuda {
 
 struct ProductMemory {
   const void *a, *b;
-  const void *bias = nullptr, *c = nullptr;  // null if the product has none; C may be D
-  void* d;                                   // overwritten; its old values are not read
-  void* workspace;                           // aligned to 256 bytes
+  // Null if the product has none. C may be D; `gelu` is what the derivative of GELU is taken at.
+  const void *bias = nullptr, *c = nullptr, *gelu = nullptr;
+  void* d;          // overwritten; its old values are not read
+  void* workspace;  // aligned to 256 bytes
   size_t workspace_bytes;
 };
 
@@ -22,18 +23,21 @@ class ProductCall {
   // Returns the algorithms that the library's heuristic names for the memory's alignment and workspace, at most 8.
   std::vector<Algorithm> Named(cublasLtHandle_t library, const ProductMemory& memory);
   // Returns whether the library takes the algorithm with the workspace.
-  bool Accepts(cublasLtHandle_t library, const Algorithm& algorithm, size_t workspace_bytes);
+  bool Accepts(cublasLtHandle_t library, const ProductMemory& memory, const Algorithm& algorithm);
   // Issues the product.
   cublasStatus_t Launch(cublasLtHandle_t library, const ProductMemory& memory, const Algorithm& algorithm,
                         cudaStream_t stream);
-  Problem Described(cublasLtHandle_t library, size_t workspace_bytes) {
-    return {library, &operation_, &a_, &b_, &d_, workspace_bytes};
+  Problem Described(cublasLtHandle_t library, const ProductMemory& memory) {
+    Point(memory);
+    return {library, &operation_, &a_, &b_, &d_, memory.workspace_bytes};
   }
 
  private:
+  void Point(const ProductMemory& memory);
+
   cublasLtMatmulDescOpaque_t operation_;
   cublasLtMatrixLayoutOpaque_t a_, b_, d_;
-  bool is_f64_, accumulate_, bias_;
+  bool is_f64_, accumulate_, bias_, gelu_;
 };
 
 // Returns the largest power of two up to 16 that divides the address. The library gains nothing from a larger one.

@@ -39,14 +39,6 @@ __device__ __forceinline__ void Await(uint64_t* barrier, uint32_t parity) {
       : "memory");
 }
 
-// A barrier of the block, 1 to 15, for some of its warps: `threads` of them arrive or wait.
-__device__ __forceinline__ void ArriveNamed(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-__device__ __forceinline__ void AwaitNamed(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
 // ---- clusters ----
 
 __device__ __forceinline__ uint32_t ClusterRank() {

@@ -1,4 +1,4 @@
-#include "weft/kernels/cuda/plan/linear_swiglu.h"
+#include "weft/kernels/cuda/plan/linear_grads.h"
 
 #include "weft/core/host/rounding.h"
 #include "weft/core/ops/equation.h"
@@ -35,8 +35,13 @@ bool IsProductOfRows(const Equation& eq) {
 
 }  // namespace
 
-LinearSwiGluParts::LinearSwiGluParts(const KernelCall& call)
-    : dy(Dense(call.in[2], call.workspace)), of_grad{call.in[2], call.in[3], dy}, product(call), gradient(call) {
+LinearGradParts::LinearGradParts(const KernelCall& call)
+    : dy(Dense(call.in[2], call.workspace)), product(call), gradient(call) {
+  // The gradient of GELU takes dy, a, and that of SwiGLU a, b, dy.
+  bool of_one = call.in.size() == 3;
+  if (of_one) of_grad.push_back(dy);
+  of_grad.insert(of_grad.end(), call.in.begin() + 2, call.in.end());
+  if (!of_one) of_grad.push_back(dy);
   product.in = call.in.first(2);
   product.out = std::span(&dy, 1);
   size_t bytes = BytesOfDy(dy);
@@ -54,12 +59,12 @@ SwiGluTiles::SwiGluTiles(const KernelCall& call) {
   ld_x = LeadingOf(x), ld_w = LeadingOf(w), ld_a = LeadingOf(call.in[2]), ld_b = LeadingOf(call.in[3]);
   ld_da = LeadingOf(call.out[0]), ld_db = LeadingOf(call.out[1]);
   bool in_rows = ld_x && ld_w && ld_a && ld_b && ld_da && ld_db;
-  fits = in_rows && rows % kRows == 0 && columns % kColumns == 0 && terms % kTerms == 0 && terms >= kLeastTerms &&
-         rows > 0 && columns > 0;
+  fits = in_rows && rows % kRows == 0 && columns % kColumns == 0 && terms % kTerms == 0 && rows > 0 && columns > 0 &&
+         terms > 0;
 }
 
-size_t LinearSwiGluWorkspace(const KernelCall& call) {
-  LinearSwiGluParts parts(call);
+size_t LinearGradWorkspace(const KernelCall& call) {
+  LinearGradParts parts(call);
   return BytesOfDy(parts.dy) + EinsumWorkspace(parts.product);
 }
 
