@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Builds the probes in the folder of this script: build.sh DEST [cudnn_attention] [attention_backward] [overlap] [buckets]
-# [captured] [bare] [progress] [startup] [scatter] [grouped] [tensor_parallel] [products] [gelu] [cupti_counter]
+# [captured] [bare] [progress] [startup] [scatter] [grouped] [tensor_parallel] [products] [epilogues] [cupti_counter]
 # [cupti_kernels]; all without names. tensor_parallel and products have folders.
 # cudnn_attention: $CUDNN_FRONTEND is the frontend's include folder, by default the one that launcher/setup.sh fetches.
 # overlap, buckets, captured, bare, progress, startup, scatter, grouped and tensor_parallel: NCCL, cuBLASLt, and MPI as
-# mpicc finds it. products and gelu: cuBLASLt; products also the driver. cupti_counter and cupti_kernels are libraries,
+# mpicc finds it. products and epilogues: cuBLASLt; products also the driver. cupti_counter and cupti_kernels are libraries,
 # DEST/libNAME.so, with CUPTI from the toolkit.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dest=${1:?usage: build.sh DEST [probe...]}
 shift
-[ $# -gt 0 ] || set -- cudnn_attention attention_backward overlap buckets captured bare progress startup scatter grouped tensor_parallel products gelu cupti_counter cupti_kernels
+[ $# -gt 0 ] || set -- cudnn_attention attention_backward overlap buckets captured bare progress startup scatter grouped tensor_parallel products epilogues cupti_counter cupti_kernels
 root=$(cd "$here/../../.." && pwd)
 include=$(mktemp -d)
 trap 'rm -r "$include"' EXIT
@@ -27,7 +27,7 @@ for probe; do
     cudnn_attention) flags=(-DCUDNN_FRONTEND_SKIP_JSON_LIB -isystem "${CUDNN_FRONTEND:-$here/../../../build/deps/cudnn-frontend/include}" -lcudnn -lnvrtc) ;;
     attention_backward) flags=(-Xptxas -v) ;;
     products) flags=("$root/src/kernels/cuda/product/algorithm_search.cc" -lcublasLt -lcuda -ldl) ;;
-    gelu) flags=(-lcublasLt -ldl) ;;
+    epilogues) flags=(-lcublasLt -ldl) ;;
     overlap | buckets | captured | bare | progress | startup | scatter | grouped | tensor_parallel)
       read -ra flags <<<"$(mpicc --showme:incdirs | sed 's/[^ ][^ ]*/-I&/g') -lmpi -lcublasLt -lnccl -lcuda"
       flags+=(-DOMPI_SKIP_MPICXX) ;;
