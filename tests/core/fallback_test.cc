@@ -30,7 +30,7 @@ constexpr Precision kPrecisions[] = {{DType::kF64, 1e-10}, {DType::kF32, 3e-5}, 
 
 // If `spoilt` is an operand's number, the middle element of that operand is NaN.
 void ExpectKernelIsComposition(Op op, const Sample& sample, const Precision& precision, const std::string& what,
-                               int spoilt = -1) {
+                               int spoilt = -1, const Numerics& numerics = {}) {
   std::vector<Tensor> drawn = sweep::SampleValues(sample, 23);
   Values leaves;
   size_t outputs = 0;
@@ -58,7 +58,7 @@ void ExpectKernelIsComposition(Op op, const Sample& sample, const Precision& pre
     }
     return traced;
   });
-  Values got = test::RunOneRank(graph, {{"x"}, {1}}, leaves);
+  Values got = test::RunOneRank(graph, {{"x"}, {1}}, leaves, {}, numerics);
   bool reached = false;
   for (size_t i = 0; i < outputs; i++) {
     const Tensor& want = got.at(fmt::format("composition{}", i));
@@ -90,17 +90,18 @@ TEST_P(Fallback, KernelIsComposition) {
 std::string OpName(const testing::TestParamInfo<int>& param) { return Name(Op(param.param)); }
 INSTANTIATE_TEST_SUITE_P(All, Fallback, testing::Range(0, kNumOps), OpName);
 
-// The logits exceed what a GPU's kernel holds at a time (1 GiB), and no vector length divides the vocabulary.
+// The logits exceed what a GPU's kernel holds at a time, and no vector length divides the vocabulary.
 TEST(LinearCrossEntropyFallback, ChunksOfLogits) {
   if (!test::KernelsOf(test::DeviceUnderTest({{"x"}, {1}})).Has(Op::kLinearCrossEntropyGrad))
     GTEST_SKIP() << "this device has no kernel of its own";
   constexpr int64_t kRows = 4300, kVocab = 131075, kWidth = 16;
   Sample sample{{{{kRows, kWidth}}, {{kVocab, kWidth}}, {{kRows}, Domain::kIdsOrIgnored, kVocab}},
                 {{"ignore_index", -100}, {"smoothing", 0.1}}};
-  ExpectKernelIsComposition(Op::kLinearCrossEntropy, sample, kPrecisions[1], "f32");
+  const Numerics kOneGib{.logit_bytes = int64_t(1) << 30};
+  ExpectKernelIsComposition(Op::kLinearCrossEntropy, sample, kPrecisions[1], "f32", -1, kOneGib);
   sample.inputs.push_back({{kRows}, Domain::kAny, 0, true});
   for (const Precision& precision : {kPrecisions[1], kPrecisions[2]})
-    ExpectKernelIsComposition(Op::kLinearCrossEntropyGrad, sample, precision, Name(precision.dtype));
+    ExpectKernelIsComposition(Op::kLinearCrossEntropyGrad, sample, precision, Name(precision.dtype), -1, kOneGib);
 }
 
 // With a NaN in an operand, the composition keeps it, and the kernel gives NaN for the same elements. In attention and
@@ -114,7 +115,7 @@ void ExpectKernelIsCompositionOfNaN(Op op, const Sample& sample, const std::stri
 }
 
 TEST(NaNFallback, KernelIsComposition) {
-  for (Op op : {Op::kArgMax, Op::kSwiGlu, Op::kSwiGluGrad})
+  for (Op op : {Op::kArgMax, Op::kSwiGlu, Op::kSwiGluGrad, Op::kLinearSwiGluGrad, Op::kLinearGeluGrad})
     for (const Sample& sample : Record(op).samples(op)) ExpectKernelIsCompositionOfNaN(op, sample, Name(op));
   for (Sample sample : Record(Op::kLinear).samples(Op::kLinear))
     for (const char* kind : {"relu", "gelu", "gelu_exact", "silu"}) {

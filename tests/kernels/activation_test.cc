@@ -1,7 +1,5 @@
 // Gradients of activations agree with their formulas in f64. The sizes include ones that no type's vector length
 // divides, paddings and broadcasts.
-#include <numbers>
-
 #include "harness.h"
 
 namespace weft::test {
@@ -108,8 +106,9 @@ TEST(LinearSwiGluGrad, IsTheProductAndTheGradientOneByOne) {
   Rng rng(29);
   for (const MlpCase& c : {MlpCase{2048, 256, 256, 0},
                            {2048, 512, 320, 512},
-                           {4096, 1024, 512, 8},  // the kernel's tiles
-                           {2048, 256, 192, 0},
+                           {4096, 1024, 512, 8},
+                           {2048, 256, 64, 0},
+                           {2048, 512, 128, 0},  // the kernel's tiles
                            {2048, 264, 256, 0},
                            {100, 24, 40, 8}}) {  // others
     SCOPED_TRACE(fmt::format("{} x {} x {}, gap {}", c.rows, c.columns, c.terms, c.gap));
@@ -127,27 +126,89 @@ TEST(LinearSwiGluGrad, IsTheProductAndTheGradientOneByOne) {
   }
 }
 
-// As above. In 16 bits the library's own derivative of GELU counts, which the kernel's is near.
+// A product x w^T and the gradient of GELU at a: by one op, and one by one.
+struct GeluGrads {
+  Box x, w, a, da, dy, want;
+
+  // Rows of a and of the result lie so many elements further apart than they are long.
+  GeluGrads(Rng& rng, DType dtype, const MlpCase& c, int64_t gap_of_result)
+      : x(Rows(rng, {c.rows, c.terms}, 0, 1, dtype)),
+        w(Rows(rng, {c.columns, c.terms}, 0, 0.1, dtype)),
+        a(Rows(rng, {c.rows, c.columns}, c.gap, 1, dtype)),
+        da(Rows(rng, {c.rows, c.columns}, gap_of_result, 1, dtype)),
+        dy(dtype, {c.rows, c.columns}),
+        want(dtype, {c.rows, c.columns}) {}
+  void Run() {
+    RunKernel(Op::kLinearGeluGrad, {{"eq", "bc,fc->bf"}}, {&x, &w, &a}, {&da});
+    RunKernel(Op::kEinsum, {{"eq", "bc,fc->bf"}}, {&x, &w}, {&dy});
+    RunKernel(Op::kGeluGrad, {}, {&dy, &a}, {&want});
+  }
+};
+
+// In 16 bits dy is not rounded before it is multiplied. In f32 both are the same two kernels.
 TEST(LinearGeluGrad, IsTheProductAndTheGradientOneByOne) {
   if (!Table().Has(Op::kLinearGeluGrad)) GTEST_SKIP() << "the device has no such kernel";
   Rng rng(31);
+  const std::pair<MlpCase, int64_t> cases[] = {
+      {{2048, 768, 256, 0}, 0}, {{512, 1024, 320, 512}, 512}, {{512, 1024, 320, 512}, 0}, {{512, 1024, 320, 0}, 8},
+      {{2048, 264, 100, 0}, 0}, {{100, 24, 40, 8}, 8},        {{100, 1027, 512, 0}, 0},   {{3, 50, 7, 0}, 0}};
   for (DType dtype : {DType::kBF16, DType::kF16, DType::kF32})
-    for (const MlpCase& c : {MlpCase{2048, 768, 256, 0},
-                             {512, 1024, 320, 512},
-                             {512, 1024, 320, 3},
-                             {2048, 264, 100, 0},
-                             {100, 24, 40, 8},
-                             {3, 50, 7, 0}}) {
-      SCOPED_TRACE(fmt::format("{}, {} x {} x {}, gap {}", Name(dtype), c.rows, c.columns, c.terms, c.gap));
-      Box x = Rows(rng, {c.rows, c.terms}, 0, 1, dtype), w = Rows(rng, {c.columns, c.terms}, 0, 0.1, dtype);
-      Box a = Rows(rng, {c.rows, c.columns}, c.gap, 1, dtype), da = Rows(rng, {c.rows, c.columns}, c.gap, 1, dtype);
-      RunKernel(Op::kLinearGeluGrad, {{"eq", "bc,fc->bf"}}, {&x, &w, &a}, {&da});
-      Box dy(dtype, {c.rows, c.columns}), want(dtype, {c.rows, c.columns});
-      RunKernel(Op::kEinsum, {{"eq", "bc,fc->bf"}}, {&x, &w}, {&dy});
-      RunKernel(Op::kGeluGrad, {}, {&dy, &a}, {&want});
-      for (int64_t i = 0; i < want.count(); i++)
-        ASSERT_LE(std::abs(da.Get(i) - want.Get(i)), 0x1p-6 * std::abs(want.Get(i)) + 4e-3 * std::abs(dy.Get(i)) + 1e-3)
+    for (const auto& [c, gap_of_result] : cases) {
+      SCOPED_TRACE(fmt::format("{}, {} x {} x {}, gaps {} and {}", Name(dtype), c.rows, c.columns, c.terms, c.gap,
+                               gap_of_result));
+      GeluGrads one(rng, dtype, c, gap_of_result);
+      one.Run();
+      double rounding = dtype == DType::kF32 ? 1e-6 : 0x1p-7, near_zero = dtype == DType::kF32 ? 1e-6 : 2e-5;
+      for (int64_t i = 0; i < one.want.count(); i++)
+        ASSERT_LE(std::abs(one.da.Get(i) - one.want.Get(i)),
+                  rounding * std::abs(one.want.Get(i)) + near_zero * std::abs(one.dy.Get(i)) + 1e-5)
             << i;
+    }
+}
+
+// dy is 1. The library's derivative is nearly exact: an error of 1e-5 is 2^-7 of the derivative at -3.5, which bf16
+// rounds by 2^-9.
+TEST(LinearGeluGrad, IsTheDerivativeEverywhere) {
+  if (!Table().Has(Op::kLinearGeluGrad)) GTEST_SKIP() << "the device has no such kernel";
+  for (auto [dtype, rounding] : {std::pair(DType::kBF16, 0x1p-8), {DType::kF16, 0x1p-11}}) {
+    constexpr int64_t kRows = 256, kColumns = 256, kTerms = 64;
+    Box x(dtype, {kRows, kTerms}), w(dtype, {kColumns, kTerms}), a(dtype, {kRows, kColumns}), da = a;
+    for (int64_t i = 0; i < x.count(); i++) x.Set(i, i % kTerms == 0), w.Set(i, i % kTerms == 0);
+    for (int64_t i = 0; i < a.count(); i++) a.Set(i, -12 + 24 * double(i) / double(a.count()));
+    RunKernel(Op::kLinearGeluGrad, {{"eq", "bc,fc->bf"}}, {&x, &w, &a}, {&da});
+    for (int64_t i = 0; i < a.count(); i++) {
+      double want = GeluD(a.Get(i));
+      ASSERT_LE(std::abs(da.Get(i) - want), rounding * std::abs(want) + 2e-5) << Name(dtype) << " at " << a.Get(i);
+    }
+  }
+}
+
+// A NaN of any operand reaches the gradients that depend on it, and no others, in the tiles of the fused kernels.
+TEST(LinearGrads, KeepNaN) {
+  if (!Table().Has(Op::kLinearGeluGrad)) GTEST_SKIP() << "the device has no such kernel";
+  Rng rng(37);
+  constexpr int64_t kRows = 2048, kColumns = 256, kTerms = 64, kRow = 777, kColumn = 99;
+  for (Op op : {Op::kLinearGeluGrad, Op::kLinearSwiGluGrad})
+    for (size_t spoilt = 0; spoilt < (op == Op::kLinearGeluGrad ? 3 : 4); spoilt++) {
+      std::vector<Box> in{Rows(rng, {kRows, kTerms}, 0, 1), Rows(rng, {kColumns, kTerms}, 0, 0.1),
+                          Rows(rng, {kRows, kColumns}, 0, 30), Rows(rng, {kRows, kColumns}, 0, 1)};
+      in[spoilt].Set(spoilt == 0   ? kRow * kTerms + 5
+                     : spoilt == 1 ? kColumn * kTerms + 5
+                                   : kRow * kColumns + kColumn,
+                     NAN);
+      Box da(DType::kBF16, {kRows, kColumns}), db = da;
+      if (op == Op::kLinearGeluGrad)
+        RunKernel(op, {{"eq", "bc,fc->bf"}}, {&in[0], &in[1], &in[2]}, {&da});
+      else
+        RunKernel(op, {{"eq", "bc,fc->bf"}}, {&in[0], &in[1], &in[2], &in[3]}, {&da, &db});
+      for (int64_t i = 0; i < da.count(); i++) {
+        bool row = i / kColumns == kRow, column = i % kColumns == kColumn;
+        bool reached = spoilt == 0 ? row : spoilt == 1 ? column : row && column;
+        ASSERT_EQ(std::isnan(da.Get(i)), reached) << Name(op) << ", operand " << spoilt << ", element " << i;
+        if (op == Op::kLinearSwiGluGrad && spoilt != 3) {
+          ASSERT_EQ(std::isnan(db.Get(i)), reached) << i;
+        }
+      }
     }
 }
 

@@ -152,8 +152,9 @@ Graph Trace(const std::function<Traced()>& body, uint64_t seed, RandomPhase phas
   return RemoveDead(graph);
 }
 
-void OnRanks(const MeshShape& shape, const RankBody& body) {
+void OnRanks(const MeshShape& shape, const RankBody& body, const Numerics& numerics) {
   weft::RunRanks(shape.num_ranks(), [&](Context& context, GroupFactory& groups) {
+    context.set_numerics(numerics);
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     DeviceMesh mesh(context, groups, shape);
@@ -173,10 +174,11 @@ const Tensor& At(const Values& leaves, const std::string& name) {
 }
 }  // namespace
 
-Values RunOneRank(const Graph& graph, const MeshShape& mesh, const Values& leaves, const PartitionOptions& options) {
+Values RunOneRank(const Graph& graph, const MeshShape& mesh, const Values& leaves, const PartitionOptions& options,
+                  const Numerics& numerics) {
   PartitionOptions one = options;
   one.mesh = {mesh.names, std::vector<int>(mesh.sizes.size(), 1)};
-  return RunRanks(graph, one.mesh, leaves, one);
+  return RunRanks(graph, one.mesh, leaves, one, numerics);
 }
 
 const KernelTable& KernelsOf(DeviceKind device) {
@@ -200,7 +202,8 @@ DeviceKind DeviceUnderTest(const MeshShape& mesh) {
   return cuda ? DeviceKind::kCuda : DeviceKind::kCpu;
 }
 
-Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves, PartitionOptions options) {
+Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves, PartitionOptions options,
+                const Numerics& numerics) {
   options.mesh = mesh;
   options.kernels = &KernelsOf(DeviceUnderTest(mesh));
   LocalProgram local = Partition(graph, options);
@@ -208,7 +211,7 @@ Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves,
   std::map<std::string, std::vector<Tensor>> chunks;
   for (auto* list : {&local.graph.outputs, &local.graph.writes})
     for (const NamedValue& named : *list) chunks[named.name].resize(size_t(mesh.num_ranks()));
-  OnRanks(mesh, [&](const Runtime& runtime) {
+  auto body = [&](const Runtime& runtime) {
     size_t rank = size_t(runtime.context->rank());
     Values entries;
     Binder bind = [&](const std::string& name, const ValueInfo& info) {
@@ -223,7 +226,8 @@ Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves,
       chunks.at(name)[rank] = value.To(CpuRuntime());
     for (const NamedValue& write : local.graph.writes)
       chunks.at(write.name)[rank] = entries.at(write.name).To(CpuRuntime());
-  });
+  };
+  OnRanks(mesh, body, numerics);
   Values result;
   for (auto* list : {&local.graph.outputs, &local.graph.writes})
     for (const NamedValue& named : *list) {

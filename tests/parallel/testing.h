@@ -48,12 +48,13 @@ const KernelTable& KernelsOf(DeviceKind device);
 DeviceKind DeviceUnderTest(const MeshShape& mesh);
 // Runs the body on every rank of the mesh, with all CPU kernels and collectives.
 using RankBody = std::function<void(const Runtime& runtime)>;
-void OnRanks(const MeshShape& mesh, const RankBody& body);
+void OnRanks(const MeshShape& mesh, const RankBody& body, const Numerics& numerics = {});
 // Runs the program on one rank: every axis has size 1, so placements have no effect.
-Values RunOneRank(const Graph& graph, const MeshShape& mesh, const Values& leaves,
-                  const PartitionOptions& options = {});
+Values RunOneRank(const Graph& graph, const MeshShape& mesh, const Values& leaves, const PartitionOptions& options = {},
+                  const Numerics& numerics = {});
 // Interprets the program on all ranks. Outputs and then writes are assembled from the ranks' chunks.
-Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves, PartitionOptions options = {});
+Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves, PartitionOptions options = {},
+                const Numerics& numerics = {});
 // Checks that RunRanks equals RunOneRank within `tolerance` times the largest value.
 void ExpectSameOnRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves, double tolerance = 1e-12,
                        const PartitionOptions& options = {});

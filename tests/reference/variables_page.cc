@@ -28,8 +28,9 @@ constexpr Variable kForUsers[] = {
     {"WEFT_SECRET_FILE", "a file with that secret"},
     {"WEFT_TUNE",
      "`0`: nothing on a GPU is timed or kept: products run by the library's first guess, attention by its first "
-     "backend; `settled`: the algorithms of large products are compared "
-     "under load, as in a step, so that a first run starts later"},
+     "backend; `settled`: the algorithms of large products are compared under load, as in a step, and with more of "
+     "them "
+     "than cuBLASLt names, so that a first run starts one to two minutes later"},
     {"XDG_CACHE_HOME", "replaces `~/.cache`"},
 };
 

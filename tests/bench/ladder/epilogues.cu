@@ -3,8 +3,8 @@
 //   forward:  h = x W + b, a = gelu(h)            with W [K, F]; both are stored
 //   backward: dh = (dy V^T) gelu'(h)              with V [F, K]
 //   weight:   dW = x^T dh, db = sum of dh's rows  in f32
-// For each shape and direction it compares all elements of both programs' results, and times the programs in turn, A B
-// B A. A wrong result is printed as such and makes the exit code 1.
+// For each shape and direction it compares all elements of both programs' results, but for dW, and times the programs
+// in turn, A B B A. A wrong result is printed as such and makes the exit code 1.
 #include <memory>
 
 #include "settled.h"

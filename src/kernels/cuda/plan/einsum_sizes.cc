@@ -27,8 +27,6 @@ size_t LibraryBytes(const ProductPlan& plan) {
   return size_t(work < 1 << 24 ? 1 : work < 1 << 30 ? 8 : 32) << 20;
 }
 
-size_t ResultBytes(const Product& p) { return SizeOf(p.wide ? AccumulateType(p.dtype) : p.dtype); }
-
 ProductWorkspace::ProductWorkspace(const ProductPlan& plan) {
   size_t element = SizeOf(plan.product.dtype);
   a = LibraryBytes(plan);
@@ -77,5 +75,12 @@ size_t EinsumWorkspace(const KernelCall& call) {
 }
 
 size_t LinearWorkspace(const KernelCall& call) { return EinsumWorkspace(LinearCall(call).product); }
+
+KernelCall ProductOfGeluGrad(const KernelCall& call) {
+  KernelCall product = call;
+  product.in = call.in.first(2);
+  return product;
+}
+size_t LinearGeluGradWorkspace(const KernelCall& call) { return EinsumWorkspace(ProductOfGeluGrad(call)); }
 
 }  // namespace weft::cuda

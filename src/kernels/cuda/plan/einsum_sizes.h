@@ -12,7 +12,7 @@ inline size_t ProductAligned(size_t bytes) { return size_t(RoundUp(int64_t(bytes
 
 // Returns the bytes of workspace that cuBLASLt may use for itself.
 size_t LibraryBytes(const ProductPlan& plan);
-size_t ResultBytes(const Product& p);  // per element
+inline size_t ResultBytes(const Product& p) { return SizeOf(ResultType(p)); }  // per element
 
 // The workspace of a product by cuBLASLt. The library's own part comes first, then the copies.
 struct ProductWorkspace {
@@ -59,7 +59,11 @@ struct LinearCall {
   LinearCall(const LinearCall&) = delete;
 };
 
+// Returns the einsum of linear_gelu_grad, into its result.
+KernelCall ProductOfGeluGrad(const KernelCall& call);
+
 size_t EinsumWorkspace(const KernelCall& call);
 size_t LinearWorkspace(const KernelCall& call);
+size_t LinearGeluGradWorkspace(const KernelCall& call);
 
 }  // namespace weft::cuda

@@ -6,8 +6,8 @@
 #include "weft/kernels/cuda/plan/einsum_sizes.h"
 #include "weft/kernels/cuda/plan/embedding_sizes.h"
 #include "weft/kernels/cuda/plan/indexing_sizes.h"
-#include "weft/kernels/cuda/plan/linear_grads.h"
 #include "weft/kernels/cuda/plan/linear_loss.h"
+#include "weft/kernels/cuda/plan/linear_swiglu.h"
 #include "weft/kernels/cuda/plan/loss_sizes.h"
 #include "weft/kernels/cuda/plan/norm_sizes.h"
 #include "weft/kernels/cuda/plan/reduce_plan.h"
@@ -66,8 +66,8 @@ constexpr PlannedRow kRows[] = {
     {.op = Op::kSumOfSquares, .workspace = SumOfSquaresWorkspace, .many = true, .any_strides = true, .slices = true},
     {.op = Op::kEinsum, .workspace = EinsumWorkspace, .many = true, .slices = true},
     {.op = Op::kLinear, .workspace = LinearWorkspace, .many = true, .slices = true},
-    {.op = Op::kLinearSwiGluGrad, .workspace = LinearGradWorkspace, .slices = true},
-    {.op = Op::kLinearGeluGrad, .workspace = LinearGradWorkspace, .slices = true},
+    {.op = Op::kLinearSwiGluGrad, .workspace = LinearSwiGluWorkspace, .slices = true},
+    {.op = Op::kLinearGeluGrad, .workspace = LinearGeluGradWorkspace, .slices = true},
     {.op = Op::kEmbedding},
     {.op = Op::kEmbeddingGrad, .workspace = EmbeddingGradWorkspace},
     {.op = Op::kGather, .any_strides = true},

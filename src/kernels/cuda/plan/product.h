@@ -25,6 +25,8 @@ struct Product {
   bool operator==(const Product&) const = default;
 };
 
+inline DType ResultType(const Product& p) { return p.wide ? AccumulateType(p.dtype) : p.dtype; }
+
 // Everything that determines the algorithm: the product, the alignment of A, B and D in bytes, and the bytes of
 // workspace.
 using ProductKey = std::array<int64_t, 22>;

@@ -56,7 +56,7 @@ void AlgorithmCache::Choose(Entry& entry, const Product& p, const ProductKey& ke
   entry.usable = !named.empty();
   if (!entry.usable) return;
   entry.algorithm = named[0];
-  if (!worth || named.size() == 1) return;
+  if (!worth || (named.size() == 1 && !times_.under_load())) return;
   if (Capturing())
     entry.settled = false;
   else

@@ -86,33 +86,54 @@ void AlgorithmTimes::TryFor(Race& race, const std::vector<Algorithm>& algorithms
   for (const Algorithm& one : algorithms) {
     if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > seconds) return;
     if (race.tried++ % kPerReference == 0)
-      race.slowdown = TimeRecorded(race, reference.algorithm, reference.ms) / reference.ms;
+      if (float now = TimeRecorded(race, reference.algorithm, reference.ms); now < kInfinity)
+        race.slowdown = now / reference.ms;
     Try(race, one, false);
   }
 }
 
-Algorithm AlgorithmTimes::FastestUnderLoad(Race& race) {
-  std::vector<Recording> recordings;
-  std::vector<cudaGraphExec_t> all;
-  std::vector<Algorithm> algorithms;
-  std::vector<float> ms;
+// Returns the fastest candidates in bursts. The best named one is among them even if it is not close.
+std::vector<AlgorithmTimes::Timed> AlgorithmTimes::Finalists(Race& race) {
+  const Timed best_named = *std::ranges::find(race.timed, true, &Timed::named);
+  std::vector<Timed> finalists;
   size_t named = 0, others = 0;
-  int launches = std::clamp(int(kReplayMilliseconds / race.best), 1, kMostLaunches);
   for (const Timed& one : race.timed) {
     bool close = one.ms <= kClose * race.best, first = one.named && named == 0;
     size_t& count = one.named ? named : others;
-    if (!(first || (close && count < (one.named ? kMostNamed : kMostOthers)))) continue;
-    Recording recording = Record(race, one.algorithm, launches);
-    if (!recording) continue;
+    if (!first && (!close || count == (one.named ? kMostNamed : kMostOthers))) continue;
+    if (!one.named && !IsSame(race, one.algorithm, best_named.algorithm)) continue;
     count++;
-    all.push_back(recording.get());
-    recordings.push_back(std::move(recording));
-    algorithms.push_back(one.algorithm);
+    finalists.push_back(one);
+  }
+  return finalists;
+}
+
+// Whether the algorithm computes what the named one does. The library promises that of all algorithms that it accepts,
+// and a wrong one would stay in the file.
+bool AlgorithmTimes::IsSame(Race& race, const Algorithm& algorithm, const Algorithm& named) {
+  auto sample = [&](const Algorithm& one) {
+    Check(Launch(race, one), "cublasLtMatmul");
+    return ResultSample(race.call.product(), race.memory.d, stream_);
+  };
+  if (!race.expected) race.expected = sample(named);
+  return sample(algorithm).Agrees(*race.expected);
+}
+
+Algorithm AlgorithmTimes::FastestUnderLoad(Race& race) {
+  std::vector<Timed> finalists = Finalists(race);
+  if (finalists.size() == 1) return finalists[0].algorithm;
+  int launches = std::clamp(int(kReplayMilliseconds / race.best), 1, kMostLaunches);
+  std::vector<Recording> recordings;
+  std::vector<cudaGraphExec_t> all;
+  std::vector<float> ms;
+  for (const Timed& one : finalists) {
+    recordings.push_back(Record(race, one.algorithm, launches));
+    if (!recordings.back()) return finalists[0].algorithm;
+    all.push_back(recordings.back().get());
     ms.push_back(one.ms * float(launches));
   }
-  if (algorithms.empty()) return race.timed[0].algorithm;
   std::vector<float> settled = load_times_.Of(all, ms);
-  return algorithms[size_t(std::min_element(settled.begin(), settled.end()) - settled.begin())];
+  return finalists[size_t(std::ranges::min_element(settled) - settled.begin())].algorithm;
 }
 
 // Returns the milliseconds of one launch; infinite if the algorithm fails.

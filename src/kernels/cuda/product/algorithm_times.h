@@ -2,7 +2,7 @@
 //
 // Algorithms run in recordings, which is how training steps run them: each in bursts on a GPU that is not hot. Under
 // load the fastest of these are compared at the clocks of a step (load_times.h), and algorithms that the library does
-// not name take part too (algorithm_search.h).
+// not name take part too (algorithm_search.h), if they compute the same.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -14,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "weft/kernels/cuda/product/load_times.h"
 #include "weft/kernels/cuda/product/product_call.h"
+#include "weft/kernels/cuda/product/result_sample.h"
 
 namespace weft::cuda {
 
@@ -23,6 +24,8 @@ class AlgorithmTimes {
   ~AlgorithmTimes();
   AlgorithmTimes(const AlgorithmTimes&) = delete;
   AlgorithmTimes& operator=(const AlgorithmTimes&) = delete;
+
+  bool under_load() const { return under_load_; }
 
   // Returns the fastest algorithm for the product on the memory, or none if all fail. `named` are those that the
   // library names. Overwrites D, and waits for the device.
@@ -47,11 +50,14 @@ class AlgorithmTimes {
     float best;          // the least time in bursts
     float slowdown = 1;  // how much slower the GPU has become since the first burst
     size_t tried = 0;
+    std::optional<ResultSample> expected = std::nullopt;  // of the best named algorithm
   };
 
   void Try(Race& race, const Algorithm& algorithm, bool named);
   void TryOthers(Race& race, std::span<const Algorithm> named);
   void TryFor(Race& race, const std::vector<Algorithm>& algorithms, double seconds);
+  std::vector<Timed> Finalists(Race& race);
+  bool IsSame(Race& race, const Algorithm& algorithm, const Algorithm& named);
   Algorithm FastestUnderLoad(Race& race);
   float Time(Race& race, const Algorithm& algorithm);
   float TimeRecorded(Race& race, const Algorithm& algorithm, float once);

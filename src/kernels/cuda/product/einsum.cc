@@ -6,7 +6,6 @@
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/families.h"
 #include "weft/kernels/cuda/plan/einsum_sizes.h"
-#include "weft/kernels/cuda/plan/linear_grads.h"
 #include "weft/kernels/cuda/product/algorithm_cache.h"
 #include "weft/kernels/cuda/product/einsum_generic.h"
 #include "weft/kernels/cuda/product/few_rows.h"
@@ -129,7 +128,8 @@ Added AddedBy(const ProductPlan& plan, const KernelCall& call, const LinearCall&
   if (linear.bias && TakesBias(plan, *linear.bias)) added.bias = linear.bias->as<char>();
   // The library would add a residual before the activation.
   bool in_order = linear.activation == Activation::kNone || plan.route == ProductPlan::Route::kFewRows;
-  if (linear.residual && in_order && !plan.out_copy && SameLayout(*linear.residual, call.out[0]))
+  if (linear.residual && in_order && !plan.out_copy && SameLayout(*linear.residual, call.out[0]) &&
+      reinterpret_cast<uintptr_t>(linear.residual->data) % 16 == 0)
     added.residual = linear.residual->as<char>();
   return added;
 }
@@ -224,24 +224,28 @@ void Linears(std::span<const KernelCall> calls) {
   for (const KernelCall& call : calls) Linear(call);
 }
 
-// The library multiplies by the derivative of GELU where its operand has the layout of the result.
+// The library multiplies by the derivative of GELU where its operand has the layout of the result, whose columns must
+// lie a multiple of 8 elements apart (cublasLt.h, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD).
 bool TakesGelu(const ProductPlan& plan, const KernelCall& call) {
   const TensorView& a = call.in[2];
-  return plan.route == ProductPlan::Route::kLibrary && plan.direct() && plan.product.batch == 1 &&
-         plan.repeats.Count() == 1 && SizeOf(a.dtype) == 2 && SameLayout(a, call.out[0]) &&
+  const Product& p = plan.product;
+  return plan.route == ProductPlan::Route::kLibrary && plan.direct() && plan.repeats.Count() == 1 && p.batch == 1 &&
+         p.ldd % 8 == 0 && p.ldd >= p.m && SizeOf(a.dtype) == 2 && SameLayout(a, call.out[0]) &&
          reinterpret_cast<uintptr_t>(a.data) % 16 == 0;
 }
 
 void LinearGeluGrad(const KernelCall& call) {
-  LinearGradParts parts(call);
-  KernelCall direct = parts.product;
-  direct.out = call.out;
-  ProductPlan plan(direct);
+  KernelCall product = ProductOfGeluGrad(call);
+  ProductPlan plan(product);
   plan.product.gelu_grad = true;
-  if (TakesGelu(plan, call) && RunLibrary(direct, plan, {.gelu = call.in[2].as<char>()})) return;
-  const KernelTable& kernels = call.context->kernels(DeviceKind::kCuda);
-  kernels.Row(Op::kEinsum).run(parts.product);
-  kernels.Row(Op::kGeluGrad).run(parts.gradient);
+  if (TakesGelu(plan, call) && RunLibrary(product, plan, {.gelu = call.in[2].as<char>()})) return;
+  Einsum(product);
+  static const Attrs none;
+  std::array<TensorView, 2> in{call.out[0], call.in[2]};
+  KernelCall gradient = call;
+  gradient.attrs = &none;
+  gradient.in = in;
+  call.context->kernels(DeviceKind::kCuda).Row(Op::kGeluGrad).run(gradient);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/families.h"
 #include "weft/kernels/cuda/loops/convert.cuh"
-#include "weft/kernels/cuda/plan/linear_grads.h"
+#include "weft/kernels/cuda/plan/linear_swiglu.h"
 #include "weft/kernels/cuda/product/tensor_tiles.cuh"
 
 namespace weft::cuda {
@@ -303,7 +303,7 @@ void LinearSwiGluGrad(const KernelCall& call) {
   if (kBuilt && tiles.fits && device.capability() == 90) {
     if (int blocks = device.Kept<Residents>().blocks; blocks > 0) return RunFused(call, tiles, blocks);
   }
-  LinearGradParts parts(call);
+  LinearSwiGluParts parts(call);
   const KernelTable& kernels = call.context->kernels(DeviceKind::kCuda);
   kernels.Row(Op::kEinsum).run(parts.product);
   kernels.Row(Op::kSwiGluGrad).run(parts.gradient);

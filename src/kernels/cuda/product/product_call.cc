@@ -53,11 +53,8 @@ int64_t AlignmentOf(const void* data) {
   return int64_t(bits & (~bits + 1));
 }
 
-DType ResultType(const Product& p) { return p.wide ? AccumulateType(p.dtype) : p.dtype; }
-
-ProductCall::ProductCall(const Product& p)
-    : is_f64_(p.dtype == DType::kF64), accumulate_(p.accumulate), bias_(p.bias), gelu_(p.gelu_grad) {
-  cudaDataType_t scale = is_f64_ ? CUDA_R_64F : CUDA_R_32F;
+ProductCall::ProductCall(const Product& p) : product_(p) {
+  cudaDataType_t scale = p.dtype == DType::kF64 ? CUDA_R_64F : CUDA_R_32F;
   WEFT_CUDA(cublasLtMatmulDescInit(&operation_, ComputeTypeOf(p), scale));
   Set(&operation_, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   Set(&operation_, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -72,8 +69,8 @@ ProductCall::ProductCall(const Product& p)
 }
 
 void ProductCall::Point(const ProductMemory& memory) {
-  if (bias_) Set(&operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, memory.bias);
-  if (gelu_) Set(&operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, memory.gelu);
+  if (product_.bias) Set(&operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, memory.bias);
+  if (product_.gelu_grad) Set(&operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, memory.gelu);
 }
 
 std::vector<Algorithm> ProductCall::Named(cublasLtHandle_t library, const ProductMemory& memory) {
@@ -110,9 +107,9 @@ cublasStatus_t ProductCall::Launch(cublasLtHandle_t library, const ProductMemory
   static constexpr float kOne = 1, kZero = 0;
   static constexpr double kOneF64 = 1, kZeroF64 = 0;
   const void *one = &kOne, *zero = &kZero;
-  if (is_f64_) one = &kOneF64, zero = &kZeroF64;
+  if (product_.dtype == DType::kF64) one = &kOneF64, zero = &kZeroF64;
   Point(memory);
-  const void *beta = accumulate_ ? one : zero, *c = accumulate_ ? memory.c : memory.d;
+  const void *beta = product_.accumulate ? one : zero, *c = product_.accumulate ? memory.c : memory.d;
   return cublasLtMatmul(library, &operation_, one, memory.a, &a_, memory.b, &b_, beta, c, &d_, memory.d, &d_,
                         &algorithm.words, memory.workspace, memory.workspace_bytes, stream);
 }

@@ -27,6 +27,7 @@ class ProductCall {
   // Issues the product.
   cublasStatus_t Launch(cublasLtHandle_t library, const ProductMemory& memory, const Algorithm& algorithm,
                         cudaStream_t stream);
+  const Product& product() const { return product_; }
   Problem Described(cublasLtHandle_t library, const ProductMemory& memory) {
     Point(memory);
     return {library, &operation_, &a_, &b_, &d_, memory.workspace_bytes};
@@ -35,15 +36,12 @@ class ProductCall {
  private:
   void Point(const ProductMemory& memory);
 
+  Product product_;
   cublasLtMatmulDescOpaque_t operation_;
   cublasLtMatrixLayoutOpaque_t a_, b_, d_;
-  bool is_f64_, accumulate_, bias_, gelu_;
 };
 
 // Returns the largest power of two up to 16 that divides the address. The library gains nothing from a larger one.
 int64_t AlignmentOf(const void* data);
-
-// Returns the type of the product's result.
-DType ResultType(const Product& product);
 
 }  // namespace weft::cuda

@@ -1,22 +1,21 @@
-// LinearSwiGluGrad and LinearGeluGrad on the GPU: as one kernel where that takes the call, and else as a product and
-// the gradient of the activation. Host code without CUDA.
+// LinearSwiGluGrad on the GPU: as one kernel where its tiles divide the product, and else as a product and the gradient
+// of SwiGLU. Host code without CUDA.
 #pragma once
 #include <cstdint>
 
-#include "absl/container/inlined_vector.h"
 #include "weft/core/runtime/kernel.h"
 
 namespace weft::cuda {
 
-// The two calls that the ops consist of. dy lies dense at the start of the workspace. The parts must not outlive the
+// The two calls that the op consists of. dy lies dense at the start of the workspace. The parts must not outlive the
 // call.
-struct LinearGradParts {
+struct LinearSwiGluParts {
   TensorView dy;
-  absl::InlinedVector<TensorView, 3> of_grad;  // in the order of the gradient's op
+  std::array<TensorView, 3> of_grad;  // a, b, dy
   KernelCall product, gradient;
 
-  explicit LinearGradParts(const KernelCall& call);
-  LinearGradParts(const LinearGradParts&) = delete;
+  explicit LinearSwiGluParts(const KernelCall& call);
+  LinearSwiGluParts(const LinearSwiGluParts&) = delete;
 };
 
 // x [rows, terms] and w [columns, terms] give dy [rows, columns]. Rows of an operand lie `ld` elements apart.
@@ -32,7 +31,7 @@ struct SwiGluTiles {
   explicit SwiGluTiles(const KernelCall& call);
 };
 
-// Returns the bytes of dy and of its product's workspace. A GPU without a kernel for both needs them for any sizes.
-size_t LinearGradWorkspace(const KernelCall& call);
+// Returns the bytes of dy and of its product's workspace. A GPU without the kernel needs them for any sizes.
+size_t LinearSwiGluWorkspace(const KernelCall& call);
 
 }  // namespace weft::cuda

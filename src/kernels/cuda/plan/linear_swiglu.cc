@@ -1,4 +1,4 @@
-#include "weft/kernels/cuda/plan/linear_grads.h"
+#include "weft/kernels/cuda/plan/linear_swiglu.h"
 
 #include "weft/core/host/rounding.h"
 #include "weft/core/ops/equation.h"
@@ -35,13 +35,8 @@ bool IsProductOfRows(const Equation& eq) {
 
 }  // namespace
 
-LinearGradParts::LinearGradParts(const KernelCall& call)
-    : dy(Dense(call.in[2], call.workspace)), product(call), gradient(call) {
-  // The gradient of GELU takes dy, a, and that of SwiGLU a, b, dy.
-  bool of_one = call.in.size() == 3;
-  if (of_one) of_grad.push_back(dy);
-  of_grad.insert(of_grad.end(), call.in.begin() + 2, call.in.end());
-  if (!of_one) of_grad.push_back(dy);
+LinearSwiGluParts::LinearSwiGluParts(const KernelCall& call)
+    : dy(Dense(call.in[2], call.workspace)), of_grad{call.in[2], call.in[3], dy}, product(call), gradient(call) {
   product.in = call.in.first(2);
   product.out = std::span(&dy, 1);
   size_t bytes = BytesOfDy(dy);
@@ -63,8 +58,8 @@ SwiGluTiles::SwiGluTiles(const KernelCall& call) {
          terms > 0;
 }
 
-size_t LinearGradWorkspace(const KernelCall& call) {
-  LinearGradParts parts(call);
+size_t LinearSwiGluWorkspace(const KernelCall& call) {
+  LinearSwiGluParts parts(call);
   return BytesOfDy(parts.dy) + EinsumWorkspace(parts.product);
 }
 
