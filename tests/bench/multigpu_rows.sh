@@ -38,8 +38,8 @@ table='
 124m_dp_64x1024  2,4  125 gpt2_124m mesh.dp=N train.global_batch=64N | --model gpt2-124M --batch 64 --seq 1024 --dp ddp
 1b_dp_4x4096     2,4  270 llama_1b  mesh.dp=N train.global_batch=4N | --model llama-1B --batch 4 --seq 4096 --no-reshard
 1b_dp_vocabulary_4x4096 2,4 265 llama_1b mesh.dp=N train.global_batch=4N parallel.plan=vocabulary | --model llama-1B --batch 4 --seq 4096 --no-reshard
-1b_fsdp_4x4096   2,4  270 llama_1b  mesh.dp=N train.global_batch=4N parallel.fsdp=full parallel.plan=vocabulary | --model llama-1B --batch 4 --seq 4096 --no-reshard
-1b_fsdp_bf16_4x4096 2,4 260 llama_1b mesh.dp=N train.global_batch=4N parallel.fsdp=full parallel.plan=vocabulary precision.reduce=bf16 | --model llama-1B --batch 4 --seq 4096 --no-reshard --reduce-dtype bf16
+1b_fsdp_4x4096   2,4  270 llama_1b  mesh.dp=N train.global_batch=4N parallel.fsdp=full parallel.plan=vocabulary kernels.logits=4 | --model llama-1B --batch 4 --seq 4096 --no-reshard
+1b_fsdp_bf16_4x4096 2,4 260 llama_1b mesh.dp=N train.global_batch=4N parallel.fsdp=full parallel.plan=vocabulary precision.reduce=bf16 kernels.logits=4 | --model llama-1B --batch 4 --seq 4096 --no-reshard --reduce-dtype bf16
 1b_tp_4x4096     2,4  130 llama_1b  mesh.tp=N parallel.sequence_parallel=true train.global_batch=4 | --model llama-1B --batch 4 --seq 4096 --tp N
 '
 variable='^[A-Z0-9_]+='

@@ -27,7 +27,7 @@ struct Numerics {
   bool tf32 = false;                       // matrix products of f32 may round their operands to TF32
   bool combine = false;                    // products that share an operand run as one (core/passes/combine/combine.h)
   bool activation_grads = true;            // products take an activation's gradient with them (core/passes/fuse.h)
-  int64_t logit_bytes = int64_t(4) << 30;  // of logits at a time, where the last product is fused with its loss
+  int64_t logit_bytes = int64_t(1) << 30;  // of logits at a time, where the last product is fused with its loss
   std::string attention;                   // the preferred attention backend; "": in the order of the device's kernels
 };
 

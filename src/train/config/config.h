@@ -192,7 +192,7 @@ struct KernelsConfig {
   bool deterministic = true, tf32 = false;
   CombineMode combine = CombineMode::kAuto;
   ActivationGrads activation_grads = ActivationGrads::kFused;
-  double logits = 4;  // GiB
+  double logits = 1;  // GiB
   AttentionBackend attention = AttentionBackend::kAuto;
 };
 
