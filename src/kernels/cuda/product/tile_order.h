@@ -26,16 +26,20 @@ constexpr TileSizes MakeTileSizes() {
                       {128, 32},  {64, 128}, {128, 64}, {64, 256}, {128, 128}, {256, 64},  {64, 512},  {128, 256},
                       {256, 128}, {512, 64}, {64, 96},  {96, 64},  {96, 128},  {128, 160}, {160, 128}, {192, 128},
                       {128, 192}, {128, 96}, {32, 256}, {256, 32}}};
-  size_t next = 36;
+  constexpr size_t kNamed = 36;
+  size_t next = kNamed;
   const auto add = [&](int m, int n) {
-    for (size_t i = 0; i < next; ++i)
+    for (size_t i = 0; i < kNamed; ++i)
       if (sizes[i].m == m && sizes[i].n == n) return;
     if (next < sizes.size()) sizes[next++] = {m, n};
   };
+  const auto is_narrow = [](int m, int n) { return n % 64 == 0 && m * n <= 49152; };
   for (int m = 8; m <= 768; m += 8)
-    for (int n = 64; n <= 768 && m * n <= 49152; n += 64) add(m, n);
+    for (int n = 64; n <= 768; n += 64)
+      if (is_narrow(m, n)) add(m, n);
   for (int m = 64; m <= 768; m += 64)
-    for (int n = 8; n <= 768 && m * n <= 65536; n += 8) add(m, n);
+    for (int n = 8; n <= 768 && m * n <= 65536; n += 8)
+      if (!is_narrow(m, n)) add(m, n);
   return sizes;
 }
 constexpr TileSizes kTileSizes = MakeTileSizes();
