@@ -9,7 +9,7 @@ rows=src/core/ir/elementwise_rows.h
 # they look for ops.
 allowed() {
   cat << 'ALLOWED'
-src/core/ops/elementwise.cc Gelu SwiGlu  # their gradients are ops that have kernels of their own
+src/core/ops/elementwise.cc Gelu GeluGrad SwiGlu  # their gradients are ops that have kernels of their own
 src/kernels/cuda/elementwise/elementwise.cuh And Or  # take bool only
 src/kernels/cuda/product/einsum.cc Add GeluGrad  # its kernels add the parts of a product, and multiply by GELU's derivative
 ALLOWED

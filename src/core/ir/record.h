@@ -117,6 +117,10 @@ struct OpRecord {
   bool writes_cast = false;  // an update: write output 0 in another dtype too, with attribute `dtype`, as last output
   bool early_operands = false;    // read operands that nobody writes before the previous kernel ends; see `parameter`
   Op with_residual = Op::kCount;  // this op with one more operand, which is added to output 0; kCount: there is none
+  // The gradient of an activation: this op with the einsum that computes the operand `dy`. Its operands are those of
+  // the einsum, and then the others of this op. kCount: there is none.
+  Op with_product = Op::kCount;
+  int dy = -1;
   // Whether Chunk may compute it in parts: its values along a label that it neither contracts nor blocks depend on the
   // operands there only. Rope and dropout read positions, and losses are not worth the copies.
   bool by_rows = false;

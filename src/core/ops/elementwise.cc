@@ -244,6 +244,8 @@ void RegisterElementwise(OpTable& t) {
   // These gradients take one pass. The generic rule would multiply by a derivative op and take two.
   t[size_t(Op::kSwiGlu)].grad = GradSwiGluFused;
   t[size_t(Op::kGelu)].grad = GradGeluFused;
+  t[size_t(Op::kGeluGrad)].with_product = Op::kLinearGeluGrad;
+  t[size_t(Op::kGeluGrad)].dy = 0;
 #define WEFT_RECORD(Name, ...) \
   add({.op = Op::k##Name, .infer = InferCompare, .grad = NoGrad, .dims = PointwiseDims, .samples = SamplesCompare});
   WEFT_COMPARE_OPS(WEFT_RECORD)

@@ -193,7 +193,9 @@ void RegisterFused(OpTable& t) {
                                 .infer = InferSwiGluGrad,
                                 .dims = SwiGluGradDims,
                                 .fallback = SwiGluGradFallback,
-                                .samples = SwiGluGradSamples};
+                                .samples = SwiGluGradSamples,
+                                .with_product = Op::kLinearSwiGluGrad,
+                                .dy = 2};
   t[size_t(Op::kLinearSwiGluGrad)] = {.op = Op::kLinearSwiGluGrad,
                                       .infer = InferLinearGrads,
                                       .dims = LinearGradDims,

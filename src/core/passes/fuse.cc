@@ -214,22 +214,17 @@ class Fuser {
 
   // The gradient of an activation whose dy is a product that nothing else reads.
   std::shared_ptr<Node> AsActivationGrad(const Node& node) const {
-    struct Pair {
-      Op grad, with_product;
-      size_t dy;  // which operand it is
-    };
-    static constexpr Pair kPairs[] = {{Op::kSwiGluGrad, Op::kLinearSwiGluGrad, 2},
-                                      {Op::kGeluGrad, Op::kLinearGeluGrad, 0}};
-    const Pair* pair = std::ranges::find(kPairs, node.op, &Pair::grad);
-    if (!options_.activation_grads || pair == std::end(kPairs) || !kernels_.Has(pair->with_product)) return nullptr;
-    const Node* product = Product(node.inputs[pair->dy]);
+    const OpRecord& record = Record(node.op);
+    Op op = record.with_product;
+    if (!options_.activation_grads || op == Op::kCount || !kernels_.Has(op)) return nullptr;
+    const Node* product = Product(node.inputs[size_t(record.dy)]);
     if (!product || product->op != Op::kEinsum) return nullptr;
     auto fused = std::make_shared<Node>(node);
-    fused->op = pair->with_product;
+    fused->op = op;
     fused->attrs = {{"eq", product->attrs.Text("eq")}};
     fused->inputs = {product->inputs[0], product->inputs[1]};
-    for (size_t i = 0; i < node.inputs.size(); i++)
-      if (i != pair->dy) fused->inputs.push_back(Now(node.inputs[i]));
+    for (int i = 0; i < int(node.inputs.size()); i++)
+      if (i != record.dy) fused->inputs.push_back(Now(node.inputs[size_t(i)]));
     return fused;
   }
 

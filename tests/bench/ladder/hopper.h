@@ -88,25 +88,24 @@ __device__ inline void LowerRegisters() {
   WEFT_NAMES40                                                                                    \
   ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62," \
   "%63"
-// d[64, N] (+)= A[64, 16] B[N, 16]^T, both K-major in shared memory. With `accumulate` 0 it starts from zero. With
-// kRowsOfB, B is [16, N] and N contiguous.
-#define WEFT_PRODUCT_SS(N, names, a_index, b_index, p_index, rows_index, ...)                                \
+// d[64, N] (+)= A[64, 16] B[N, 16]^T, both K-major in shared memory. With `accumulate` 0 it starts from zero.
+#define WEFT_PRODUCT_SS(N, names, a_index, b_index, p_index, ...)                                            \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " p_index                                                   \
                ", 0;\n"                                                                                      \
                "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" names "}, " a_index ", " b_index \
-               ", p, 1, 1, 0, " rows_index ";\n}\n"                                                          \
+               ", p, 1, 1, 0, 0;\n}\n"                                                                       \
                : __VA_ARGS__                                                                                 \
-               : "l"(a), "l"(b), "r"(accumulate), "n"(int(kRowsOfB)))
+               : "l"(a), "l"(b), "r"(accumulate))
 
-template <int N, bool kRowsOfB = false>
+template <int N>
 __device__ inline void ProductSS(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) {
   static_assert(N == 64 || N == 80 || N == 128, "no wrapper for this width");
   if constexpr (N == 64) {
-    WEFT_PRODUCT_SS(64, WEFT_NAMES32, "%32", "%33", "%34", "%35", WEFT_ACC32(d, 0));
+    WEFT_PRODUCT_SS(64, WEFT_NAMES32, "%32", "%33", "%34", WEFT_ACC32(d, 0));
   } else if constexpr (N == 80) {
-    WEFT_PRODUCT_SS(80, WEFT_NAMES40, "%40", "%41", "%42", "%43", WEFT_ACC32(d, 0), WEFT_ACC8(d, 32));
+    WEFT_PRODUCT_SS(80, WEFT_NAMES40, "%40", "%41", "%42", WEFT_ACC32(d, 0), WEFT_ACC8(d, 32));
   } else {
-    WEFT_PRODUCT_SS(128, WEFT_NAMES64, "%64", "%65", "%66", "%67", WEFT_ACC32(d, 0), WEFT_ACC32(d, 32));
+    WEFT_PRODUCT_SS(128, WEFT_NAMES64, "%64", "%65", "%66", WEFT_ACC32(d, 0), WEFT_ACC32(d, 32));
   }
 }
 

@@ -28,7 +28,7 @@ struct ProductShape {
   // For fp8 operands: whether their sums are less precise, and the scales of A and B in device memory.
   bool fast_accumulation = false;
   const float *scale_a = nullptr, *scale_b = nullptr;
-  // What happens to C before it is written. The bias has m elements of C's type, and the auxiliary matrix C's layout.
+  // What happens to C before it is written. The bias has m elements of C's type. The auxiliary matrix lies as C does.
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   void* auxiliary = nullptr;

@@ -242,7 +242,6 @@ class CudaPlan : public testing::TestWithParam<Measured> {};
 TEST_P(CudaPlan, PredictsThePeakOfARunWithoutAGpu) {
   Config config = LoadConfig(fmt::format("{}/configs/{}.yaml", WEFT_ROOT, GetParam().file), {"device=cuda"}).value();
   config.kernels.deterministic = GetParam().deterministic;
-  config.kernels.logits = 1;  // as in these runs
   ASSERT_TRUE(Resolve(config, 1).ok() && ResolveVocab(config, config.model.vocab).ok());
   PlanReport report = MakePlanReport(config);
   double bytes = GetParam().gib * (1 << 30);

@@ -70,7 +70,7 @@ bool AlgorithmCache::Recall(Entry& entry, const ProductKey& key, const ProductMe
   if (at == known_->end()) return false;
   Algorithm algorithm;
   std::memcpy(&algorithm.words, at->second.data(), sizeof(algorithm.words));
-  if (!entry.call.Accepts(device_.blas(), memory, algorithm)) return false;
+  if (!Accepts(entry.call.Described(device_.blas(), memory), algorithm)) return false;
   entry.algorithm = algorithm;
   return entry.usable = true;
 }

@@ -65,6 +65,13 @@ std::string KeyOf(const Algorithm& algorithm) {
   return key;
 }
 
+bool Accepts(const Problem& problem, const Algorithm& algorithm) {
+  cublasLtMatmulHeuristicResult_t result{};
+  cublasStatus_t status = cublasLtMatmulAlgoCheck(problem.handle, problem.operation, problem.a, problem.b, problem.d,
+                                                  problem.d, &algorithm.words, &result);
+  return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= problem.workspace_bytes;
+}
+
 AlgorithmSearch::AlgorithmSearch(const Problem& problem, const std::vector<Algorithm>& named)
     : problem_(problem), named_(named), order_(OrderOf(problem)) {
   for (const Algorithm& one : named) tried_.insert(WordsOf(one));
@@ -199,21 +206,14 @@ std::vector<uint32_t> AlgorithmSearch::Values(const Algorithm& algorithm, Attrib
 // Returns whether the library accepts the algorithm, now or earlier.
 bool AlgorithmSearch::Add(const Algorithm& one, std::vector<Algorithm>& found) {
   if (!tried_.insert(WordsOf(one)).second) return !refused_.contains(WordsOf(one));
-  bool accepted = Accepts(one);
+  uint32_t reduction = GetAttribute(one, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+  bool sums_wide = reduction == CUBLASLT_REDUCTION_SCHEME_NONE || reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  bool accepted = sums_wide && Accepts(problem_, one);
   if (accepted)
     found.push_back(one);
   else
     refused_.insert(WordsOf(one));
   return accepted;
-}
-
-bool AlgorithmSearch::Accepts(const Algorithm& one) const {
-  uint32_t reduction = GetAttribute(one, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
-  if (reduction != CUBLASLT_REDUCTION_SCHEME_NONE && reduction != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) return false;
-  cublasLtMatmulHeuristicResult_t result{};
-  cublasStatus_t status = cublasLtMatmulAlgoCheck(problem_.handle, problem_.operation, problem_.a, problem_.b,
-                                                  problem_.d, problem_.d, &one.words, &result);
-  return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= problem_.workspace_bytes;
 }
 
 }  // namespace weft::cuda

@@ -38,6 +38,9 @@ struct Problem {
   size_t workspace_bytes;
 };
 
+// Whether the library takes the algorithm with the workspace.
+bool Accepts(const Problem& problem, const Algorithm& algorithm);
+
 // All algorithms that it returns are accepted by the library, fit in the workspace, are new, and keep the partial sums
 // of a split sum in the compute type: in the output type they would lose bits.
 class AlgorithmSearch {
@@ -62,7 +65,6 @@ class AlgorithmSearch {
   void AddChanged(Algorithm one, Attribute attribute, uint32_t value, std::vector<Algorithm>& found);
   std::vector<uint32_t> Values(const Algorithm& algorithm, Attribute attribute) const;
   bool Add(const Algorithm& one, std::vector<Algorithm>& found);
-  bool Accepts(const Algorithm& one) const;
 
   Problem problem_;
   std::vector<Algorithm> named_;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kLoadMilliseconds = 2000, kMoreMilliseconds = 200;  // of a GPU that is cool, and that is hot
 constexpr auto kCools = std::chrono::milliseconds(300);
-constexpr int kRounds = 4, kRoundsOfMany = 2;  // many recordings, more than 4, have other ones that are about as fast
+constexpr int kRounds = 4, kRoundsOfMany = 2;  // of many recordings several are about as fast, so either may win
 constexpr size_t kMany = 5;
 // The clock follows the power of the last tens of milliseconds. In a shorter turn a recording would run at the clock of
 // all of them, and one that draws little power would not gain by it.

@@ -95,13 +95,6 @@ std::vector<Algorithm> ProductCall::Named(cublasLtHandle_t library, const Produc
   return named;
 }
 
-bool ProductCall::Accepts(cublasLtHandle_t library, const ProductMemory& memory, const Algorithm& algorithm) {
-  Point(memory);
-  cublasLtMatmulHeuristicResult_t result{};
-  cublasStatus_t status = cublasLtMatmulAlgoCheck(library, &operation_, &a_, &b_, &d_, &d_, &algorithm.words, &result);
-  return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= memory.workspace_bytes;
-}
-
 cublasStatus_t ProductCall::Launch(cublasLtHandle_t library, const ProductMemory& memory, const Algorithm& algorithm,
                                    cudaStream_t stream) {
   static constexpr float kOne = 1, kZero = 0;

@@ -22,12 +22,11 @@ class ProductCall {
 
   // Returns the algorithms that the library's heuristic names for the memory's alignment and workspace, at most 8.
   std::vector<Algorithm> Named(cublasLtHandle_t library, const ProductMemory& memory);
-  // Returns whether the library takes the algorithm with the workspace.
-  bool Accepts(cublasLtHandle_t library, const ProductMemory& memory, const Algorithm& algorithm);
   // Issues the product.
   cublasStatus_t Launch(cublasLtHandle_t library, const ProductMemory& memory, const Algorithm& algorithm,
                         cudaStream_t stream);
   const Product& product() const { return product_; }
+  // The product with this memory. Valid as long as this call.
   Problem Described(cublasLtHandle_t library, const ProductMemory& memory) {
     Point(memory);
     return {library, &operation_, &a_, &b_, &d_, memory.workspace_bytes};
