@@ -41,16 +41,17 @@ class AttentionChoice : public testing::Test {
 
   Context context_{0, 1};
   bool frontend_ = false;  // whether the build has cudnn-frontend
-  int64_t tokens_ = 64;
+  int64_t tokens_ = 64, kv_heads_ = H;
   std::vector<Attrs::Item> options_;
 
  private:
   template <class R>
   R With(Op op, DType dtype, int64_t head_size, R (*ask)(const KernelCall&)) const {
-    TensorView x = MakeView(nullptr, dtype, {B, tokens_, H, head_size});         // [B, T, H, D]
-    TensorView lse = MakeView(nullptr, AccumulateType(dtype), {B, tokens_, H});  // [B, T, H]
-    std::vector<TensorView> in{x, x, x}, out{x, lse};
-    if (op == Op::kSdpaGrad) in = {x, x, x, x, lse, x}, out = {x, x, x};
+    TensorView x = MakeView(nullptr, dtype, {B, tokens_, H, head_size});          // [B, T, H, D]
+    TensorView k = MakeView(nullptr, dtype, {B, tokens_, kv_heads_, head_size});  // [B, T, G, D]
+    TensorView lse = MakeView(nullptr, AccumulateType(dtype), {B, tokens_, H});   // [B, T, H]
+    std::vector<TensorView> in{x, k, k}, out{x, lse};
+    if (op == Op::kSdpaGrad) in = {x, k, k, x, lse, x}, out = {x, k, k};
     Attrs attrs{{"causal", true}};
     for (const Attrs::Item& option : options_) attrs.Set(option);
     return ask({&attrs, in, out, nullptr, 0, &context_, nullptr});
@@ -147,7 +148,7 @@ TEST_F(AttentionChoice, CudnnTakesLengths) {
     }
 }
 
-// With sums of dQ in any order, flash keeps them in f32. Rows are padded to 128.
+// With sums of dQ in any order, flash keeps them in f32, and a counter of 16 bytes. Rows are padded to 128.
 TEST_F(AttentionChoice, SumsInAnyOrderTakeWorkspace) {
   tokens_ = 300;
   for (DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
@@ -156,7 +157,21 @@ TEST_F(AttentionChoice, SumsInAnyOrderTakeWorkspace) {
       context_.set_numerics({.deterministic = deterministic, .attention = "flash"});
       bytes[deterministic] = Workspace(Op::kSdpaGrad, dtype);
     }
-    EXPECT_EQ(bytes[false] - bytes[true], dtype == DType::kF32 ? 0 : size_t(B * H * 384 * 64 * 4));
+    EXPECT_EQ(bytes[false] - bytes[true], dtype == DType::kF32 ? 0 : size_t(B * H * 384 * 64 * 4 + 16));
+  }
+}
+
+// Where KV heads are few, several blocks of Hopper's pass share one and add up dk and dv too. With many they do not.
+TEST_F(AttentionChoice, SharedHeadsTakeWorkspaceIfTheyAreFew) {
+  kv_heads_ = 4;
+  for (auto [tokens, sums] : {std::pair(1024, 2), std::pair(8192, 0)}) {
+    tokens_ = tokens;
+    size_t bytes[2];
+    for (bool deterministic : {true, false}) {
+      context_.set_numerics({.deterministic = deterministic, .attention = "flash"});
+      bytes[deterministic] = Workspace(Op::kSdpaGrad, DType::kBF16);
+    }
+    EXPECT_EQ(bytes[false] - bytes[true], size_t(B * (H + sums * kv_heads_) * tokens * 64 * 4 + 16)) << tokens;
   }
 }
 

@@ -1,6 +1,7 @@
 // Flash attention, backward, for bf16 and f16 on the tensor cores.
 #include "weft/kernels/cuda/attention/sdpa_backward.cuh"
 #include "weft/kernels/cuda/attention/sdpa_choice.h"
+#include "weft/kernels/cuda/attention/sdpa_one_pass.h"
 #include "weft/kernels/cuda/attention/sdpa_warpgroup.cuh"
 
 namespace weft::cuda {
@@ -42,6 +43,9 @@ size_t SdpaGradHalfSharedBytes(int64_t D, bool options) {
                    : std::max(kv.kSharedBytes + with_sums, q.kSharedBytes);
   });
 }
-void SdpaGradHalf(const KernelCall& call) { call.in[0].dtype == DType::kBF16 ? GradAs<BF16>(call) : GradAs<F16>(call); }
+void SdpaGradHalf(const KernelCall& call) {
+  if (GradSdpaInOnePass(call)) return;
+  call.in[0].dtype == DType::kBF16 ? GradAs<BF16>(call) : GradAs<F16>(call);
+}
 
 }  // namespace weft::cuda

@@ -52,21 +52,25 @@ __device__ constexpr uint64_t DescriptorStep(uint32_t bytes) { return bytes >> 4
 // c [64, 8 N] = A [64, 16] B [16, 8 N], both from shared memory. kAcross: the operand's rows are terms of the sum.
 template <HalfFloat T, bool kAcrossA, bool kAcrossB, int N>
 __device__ __forceinline__ void BeginProduct(float (&c)[1][N][4], uint64_t a, uint64_t b) {
-  static_assert(N == 4 || N == 8);
+  static_assert(N == 4 || N == 8 || N == 16);
   if constexpr (N == 4) {
     WEFT_WGMMA_SHARED(32, "0", WEFT_NAMES16, "%16, %17, p, 1, 1, %18, %19", (WEFT_SUMS16("=", 0)));
-  } else {
+  } else if constexpr (N == 8) {
     WEFT_WGMMA_SHARED(64, "0", WEFT_NAMES32, "%32, %33, p, 1, 1, %34, %35", (WEFT_SUMS32("=")));
+  } else {
+    WEFT_WGMMA_SHARED(128, "0", WEFT_NAMES64, "%64, %65, p, 1, 1, %66, %67", (WEFT_SUMS64("=")));
   }
 }
 // c += A B.
 template <HalfFloat T, bool kAcrossA, bool kAcrossB, int N>
 __device__ __forceinline__ void AddProduct(float (&c)[1][N][4], uint64_t a, uint64_t b) {
-  static_assert(N == 4 || N == 8);
+  static_assert(N == 4 || N == 8 || N == 16);
   if constexpr (N == 4) {
     WEFT_WGMMA_SHARED(32, "1", WEFT_NAMES16, "%16, %17, p, 1, 1, %18, %19", (WEFT_SUMS16("+", 0)));
-  } else {
+  } else if constexpr (N == 8) {
     WEFT_WGMMA_SHARED(64, "1", WEFT_NAMES32, "%32, %33, p, 1, 1, %34, %35", (WEFT_SUMS32("+")));
+  } else {
+    WEFT_WGMMA_SHARED(128, "1", WEFT_NAMES64, "%64, %65, p, 1, 1, %66, %67", (WEFT_SUMS64("+")));
   }
 }
 // c [64, 8 N] += A [64, 16] B [16, 8 N], with A in registers. The rows of B's tile are terms of the sum.

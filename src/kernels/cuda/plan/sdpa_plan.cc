@@ -220,17 +220,7 @@ double SdpaOperations(const KernelCall& call) {
   return 2 * pairs * (IsSdpaGrad(call) ? 3 * D + 2 * E : D + E);
 }
 
-bool HasOptions(const KernelCall& call) {
-  static constexpr AttrName<int64_t> kFlags[] = {"mask", "bias", "sinks", "offsets", "lengths", "segments"};
-  const Attrs& attrs = *call.attrs;
-  return std::ranges::any_of(kFlags, [&](AttrName<int64_t> flag) { return attrs.IntOr(flag, 0) != 0; }) ||
-         attrs.IntOr("left", -1) >= 0 || attrs.IntOr("right", -1) >= 0 || attrs.Has("softcap") || attrs.Has("p");
-}
-
 size_t SdpaRowsWorkspace(const KernelCall& call) { return IsSdpaGrad(call) ? SdpaRowsBytes(call) : 0; }
-bool FlashSumsQueries(const KernelCall& call) {
-  return IsSdpaGrad(call) && IsHalf(call.in[0].dtype) && !IsDeterministic(call);
-}
 size_t QuerySumBytes(const KernelCall& call) {
   if (!FlashSumsQueries(call)) return 0;
   SdpaSizes z(call);
@@ -238,7 +228,8 @@ size_t QuerySumBytes(const KernelCall& call) {
 }
 size_t FlashWorkspace(const KernelCall& call) {
   size_t of_tiles = SdpaRowsWorkspace(call) + QuerySumBytes(call) + SegmentRangeBytes(call);
-  return std::max(of_tiles, SdpaSplit(call).bytes);
+  size_t of_one_pass = IsSdpaGrad(call) ? SdpaOnePass(call).bytes : 0;
+  return std::max({of_tiles, SdpaSplit(call).bytes, of_one_pass});
 }
 
 std::string FlashRefusesShape(const KernelCall& call) {

@@ -18,8 +18,6 @@
 
 namespace weft::cuda {
 
-inline bool IsSdpaGrad(const KernelCall& call) { return call.out.size() > 2; }
-
 struct SdpaKernels {
   SdpaBackend backend;
   // Returns why it cannot or may not run this call, for example "head size 100 is not a multiple of 8"; empty if it
@@ -59,17 +57,14 @@ std::string SdpaKey(const KernelCall& call);
 // Returns multiplications and additions of the call without its masks. It is the same on all ranks, as SdpaKey.
 double SdpaOperations(const KernelCall& call);
 
-// Returns whether the call has any option beyond a causal mask, its offset and the scale.
-bool HasOptions(const KernelCall& call);
 // Return why shapes, dtypes and options rule the backend out, or an empty string if they do not.
 std::string FlashRefusesShape(const KernelCall& call);
 std::string PlainRefuses(const KernelCall& call);
-// The workspace of plain in bytes, the rows of the backward pass; and that of flash, which has ranges of segments too.
-// Whether flash adds up dQ in any order, and the bytes of these sums in f32.
-bool FlashSumsQueries(const KernelCall& call);
+// The bytes of the sums of dq in f32 if flash adds them up in any order.
 size_t QuerySumBytes(const KernelCall& call);
+// The workspace of plain in bytes, the rows of the backward pass; and that of flash, which has sums and ranges of
+// segments too.
 size_t SdpaRowsWorkspace(const KernelCall& call);
 size_t FlashWorkspace(const KernelCall& call);
-inline bool IsHalf(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
 }  // namespace weft::cuda

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/plan/cudnn_sizes.h"
 
 namespace weft::cuda {
 namespace {
@@ -14,6 +15,9 @@ constexpr int64_t kLongest = 1 << 30;  // tokens; kernels count rows in 32 bits
 constexpr int kMostQueries = 8;   // flash computes tiles of 64 queries or more
 constexpr int kMostTiles = 1024;  // counters of CudaDevice; more tiles keep the GPU busy without a split
 constexpr int kLeastKeys = 64;    // of a part
+
+constexpr int64_t kSectionBytes = int64_t(32) << 20;  // of L2's 50 MiB
+constexpr int kLeastItems = 4 * kProcessors;          // fewer leave multiprocessors idle at the end
 
 }  // namespace
 
@@ -65,6 +69,36 @@ SdpaSplit::SdpaSplit(const KernelCall& call) {
   splits = int(std::clamp<int64_t>(CeilDiv(kMostSplits, of_sequence), 1, CeilDiv(std::max(z.S, 1), kLeastKeys)));
   if (splits > 1) bytes = size_t(tiles) * size_t(splits) * size_t(rows) * size_t(z.D + 2) * sizeof(float);
   takes = true;
+}
+
+bool HasOptions(const KernelCall& call) {
+  static constexpr AttrName<int64_t> kFlags[] = {"mask", "bias", "sinks", "offsets", "lengths", "segments"};
+  const Attrs& attrs = *call.attrs;
+  return std::ranges::any_of(kFlags, [&](AttrName<int64_t> flag) { return attrs.IntOr(flag, 0) != 0; }) ||
+         attrs.IntOr("left", -1) >= 0 || attrs.IntOr("right", -1) >= 0 || attrs.Has("softcap") || attrs.Has("p");
+}
+
+bool FlashSumsQueries(const KernelCall& call) {
+  return IsSdpaGrad(call) && IsHalf(call.in[0].dtype) && !IsDeterministic(call);
+}
+
+SdpaOnePass::SdpaOnePass(const KernelCall& call) {
+  SdpaSizes z(call);
+  bool empty = z.B == 0 || z.T == 0 || z.S == 0 || z.H == 0 || z.G == 0;
+  takes = FlashSumsQueries(call) && !HasOptions(call) && (z.D == 64 || z.D == 128) && z.E == z.D && z.wide && !empty;
+  if (!takes) return;
+  tiles = int(CeilDiv(z.S, kKeys));
+  int64_t heads = int64_t(z.B) * z.G;
+  if (heads * tiles < kLeastItems) parts = std::min(z.group, z.H);
+  int64_t of_head = int64_t(z.T) * z.D * std::max(z.group / parts, 1) * 8;  // bytes of q, dout, and dq in f32
+  section = int(std::clamp<int64_t>(kSectionBytes / of_head, 1, heads * parts));
+  items = int(heads * parts * tiles);
+  size_t of_keys = parts > 1 ? size_t(heads) * size_t(tiles) * kKeys * size_t(z.D) * sizeof(float) : 0;
+  counter = SdpaRowsBytes(call);
+  query_sums = counter + 16;
+  key_sums = query_sums + size_t(z.B) * size_t(z.H) * size_t(z.PaddedT()) * size_t(z.D) * sizeof(float);
+  value_sums = key_sums + of_keys;
+  bytes = value_sums + of_keys;
 }
 
 size_t SegmentRangeBytes(const KernelCall& call) {

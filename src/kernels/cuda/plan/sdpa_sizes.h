@@ -59,6 +59,13 @@ size_t SegmentRangeBytes(const KernelCall& call);
 // (attention/sdpa_rows.h).
 size_t SdpaRowsBytes(const KernelCall& grad_call);
 
+inline bool IsSdpaGrad(const KernelCall& call) { return call.out.size() > 2; }
+inline bool IsHalf(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
+// Returns whether the call has any option beyond a causal mask, its offset and the scale.
+bool HasOptions(const KernelCall& call);
+// Returns whether flash adds up dq in any order.
+bool FlashSumsQueries(const KernelCall& call);
+
 // How attention of few queries is split over blocks (attention/sdpa_split.cu).
 inline constexpr int kMostSplits = 2 * kProcessors;
 
@@ -73,6 +80,24 @@ struct SdpaSplit {
   size_t bytes = 0;  // of workspace: partial sums
 
   explicit SdpaSplit(const KernelCall& call);
+};
+
+// How the gradient is cut into work for one pass over the scores on Hopper (attention/sdpa_one_pass.cu).
+//
+// An item is 128 keys of a KV head and the queries that see them, of one of `parts` parts of the heads that share it.
+// Sums in f32 lie in blocks of 64 rows and 64 columns, in the order in which the threads hold them.
+struct SdpaOnePass {
+  static constexpr int kKeys = 128, kBlock = 64;
+
+  bool takes = false;  // whether shapes and dtypes fit; without kernels.deterministic, because sums come in any order
+  int parts = 1;       // more than one add up dk and dv too
+  int tiles = 0;       // of keys
+  int section = 1;     // KV heads' parts whose items are worked on together, so that L2 serves their queries
+  int items = 0;
+  // Offsets in the workspace, which begins with the rows of SdpaRows. The counter and the sums are 0 at first.
+  size_t counter = 0, query_sums = 0, key_sums = 0, value_sums = 0, bytes = 0;
+
+  explicit SdpaOnePass(const KernelCall& grad_call);
 };
 
 }  // namespace weft::cuda

@@ -4,15 +4,13 @@
 // Blocks are persistent, and come in pairs with the same columns, for each of which one block copies w. A block
 // computes tiles of 128 rows and 256 columns. One warpgroup copies tiles of 64 terms into a ring of stages, and after
 // them the tiles of a and b. Two warpgroups multiply 64 rows each. The ladder has what was measured (`swiglu`).
-#include <cuda.h>
-
-#include <string>
+#include <array>
 
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/families.h"
 #include "weft/kernels/cuda/loops/convert.cuh"
+#include "weft/kernels/cuda/loops/tensor_tiles.cuh"
 #include "weft/kernels/cuda/plan/linear_swiglu.h"
-#include "weft/kernels/cuda/product/tensor_tiles.cuh"
 
 namespace weft::cuda {
 namespace {
@@ -240,20 +238,9 @@ __global__ void __launch_bounds__(kThreads, 1) ProductGradients(const __grid_con
   }
 }
 
-// Describes rows of `columns` elements that lie `ld` apart, in boxes with a 128-byte swizzle.
+// Describes rows of `columns` elements that lie `ld` apart.
 CUtensorMap MapOf(const TensorView& v, int64_t columns, int64_t rows, int64_t ld, int box_columns, int box_rows) {
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  WEFT_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found));
-  CUtensorMap map;
-  cuuint64_t extents[] = {cuuint64_t(columns), cuuint64_t(rows)}, stride = cuuint64_t(ld) * sizeof(uint16_t);
-  cuuint32_t box[] = {cuuint32_t(box_columns), cuuint32_t(box_rows)}, steps[] = {1, 1};
-  CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry)(
-      &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, v.data, extents, &stride, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  WEFT_CHECK(result == CUDA_SUCCESS,
-             "linear_swiglu_grad: cuTensorMapEncodeTiled failed with " + std::to_string(int(result)));
-  return map;
+  return TensorMapOf(v.data, std::array{columns, rows}, std::array{ld}, std::array{box_columns, box_rows});
 }
 
 // A launch of the kernel on pairs of blocks.

@@ -4,9 +4,18 @@
 #pragma once
 #include <cuda.h>
 
+#include <span>
+
 #include "weft/kernels/cuda/loops/shared_address.cuh"
 
 namespace weft::cuda {
+
+// ---- tensor maps, which the host makes ----
+
+// Describes a tensor of 16-bit elements in boxes with the 128-byte swizzle. Extents and box begin with the innermost
+// dim, whose elements are dense; `strides` has the others' in elements. Places beyond the tensor read as zero.
+CUtensorMap TensorMapOf(const void* data, std::span<const int64_t> extents, std::span<const int64_t> strides,
+                        std::span<const int> box);
 
 // ---- mbarriers: one parity per use of a stage ----
 
@@ -59,6 +68,22 @@ __device__ __forceinline__ void LoadTile(void* to, const CUtensorMap* map, uint6
       "[%2];" ::"r"(SharedAddress(to)),
       "l"(map), "r"(SharedAddress(barrier)), "r"(column), "r"(row)
       : "memory");
+}
+// LoadTile of a tensor of four dims.
+__device__ __forceinline__ void LoadTile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int row,
+                                         int head, int batch) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(SharedAddress(to)),
+      "l"(map), "r"(SharedAddress(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
+      : "memory");
+}
+// Loads consecutive bytes, a multiple of 16 at a multiple of 16.
+__device__ __forceinline__ void LoadBytes(void* to, const void* from, uint64_t* barrier, uint32_t bytes) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %3, [%2];" ::"r"(
+                   SharedAddress(to)),
+               "l"(from), "r"(SharedAddress(barrier)), "r"(bytes)
+               : "memory");
 }
 // Loads into every block of the cluster whose bit is in `blocks`, to the same address, and completes on its barrier.
 __device__ __forceinline__ void LoadTileFor(uint16_t blocks, void* to, const CUtensorMap* map, uint64_t* barrier,
