@@ -170,6 +170,8 @@ TEST(CudaCombine, GivesTheLossesOfSingleProducts) {
     double tolerance = compute == DType::kBF16 ? 1e-2 : 1e-5;
     std::vector<Layout> layouts = testing_::StreamLayouts();
     layouts.push_back({.copies = true});
+    for (bool copies : {false, true})  // also of the rows of both halves
+      layouts.push_back({.tp = 2, .sequence_parallel = true, .overlap = OverlapMode::kHalves, .copies = copies});
     for (Layout layout : layouts) {
       layout.device = DeviceUnderTest();
       RunResult want = testing_::Train(job, layout);
@@ -186,10 +188,12 @@ TEST(CudaActivationGrads, GiveTheLossesOfSeparateOnes) {
     Job job{.model = FindFamily(family)->configure(
                 {.layers = 2, .heads = 4, .kv_heads = 4, .dim = 256, .ffn = 512, .vocab = 512, .context = 512}),
             .precision = {DType::kBF16, DType::kF32, DType::kF32},
-            .global_batch = 4,
             .steps = 6};
-    for (Layout layout :
-         {Layout{}, Layout{.combine = true}, Layout{.tp = 2, .sequence_parallel = true, .combine = true}}) {
+    for (Layout layout : {Layout{},
+                          {.combine = true},
+                          {.tp = 2, .sequence_parallel = true, .combine = true},
+                          {.tp = 2, .sequence_parallel = true, .overlap = OverlapMode::kHalves, .combine = true}}) {
+      job.global_batch = layout.overlap == OverlapMode::kHalves ? 8 : 4;  // 2,048 tokens at a time, as SwiGLU's needs
       layout.device = DeviceUnderTest();
       RunResult fused = testing_::Train(job, layout);
       layout.activation_grads = false;

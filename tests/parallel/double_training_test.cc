@@ -2,6 +2,7 @@
 // overlaps collectives with them. On every layout it gives the CPU's bits, whatever the delays of its streams.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -43,6 +44,7 @@ Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed, const GroupMake
     RegisterCpuKernels(rank.context.kernels(DeviceKind::kCpu));
     RegisterCollectives(rank.context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     test::RegisterDoubleKernels(rank.context);
+    rank.context.set_numerics({.combine = layout.combine});
     DeviceMesh mesh(rank.context, rank.groups, MeshOf(layout), rank.groups.kinds());
     mesh.set_overlap(layout.overlap, layout.chunks);
     CollectiveFault fault("delay", delay_us);
@@ -239,6 +241,43 @@ TEST(DoubleTraining, GivesTheCpusBitsInSymmetricMemory) {
       EXPECT_GT(run.made.symmetric, job.steps * MeshOf(layout).num_ranks()) << testing_::Describe(layout);
       EXPECT_EQ(run.made.gathers > 0, gather == GatherMode::kCopy) << testing_::Describe(layout);
     }
+}
+
+// Returns the products of a step of rank 0.
+int64_t ProductsOf(const Job& job, const Layout& layout) {
+  int64_t products = 0;
+  testing_::OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+    TrainingStep step(job.model, OptionsOf(job, layout));
+    StepPlans plans = step.Compile(RuntimeOf(context, mesh, DeviceKind::kCpu));
+    auto is_product = [](const Step& s) { return s.node->op == Op::kEinsum; };
+    if (mesh.rank() == 0) products = std::ranges::count_if(plans.step.steps, is_product);
+  });
+  return products;
+}
+
+// Products are joined as on the CPU, where combine_test shows them to be right: those that share an operand, and those
+// of the rows of both halves. The heads of 8 and the MLP of 48 let all parts be joined.
+TEST(DoubleTraining, JoinedProductsGiveTheCpusBits) {
+  Job job{.model = FindFamily("llama")->configure(
+              {.layers = 2, .heads = 4, .kv_heads = 2, .dim = 32, .ffn = 48, .vocab = 38, .context = 12}),
+          .precision = {DType::kBF16, DType::kF32, DType::kF32},
+          .global_batch = 4,
+          .steps = 4};
+  const OverlapMode halves = OverlapMode::kHalves;
+  uint64_t seed = 520;
+  for (Layout layout : {Layout{.tp = 2, .sequence_parallel = true, .overlap = halves},
+                        {.tp = 2, .sequence_parallel = true, .overlap = halves, .copies = true},
+                        {.dp = 2, .fsdp = Fsdp::kFull, .overlap = halves},
+                        {.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull, .overlap = halves}}) {
+    int64_t single = ProductsOf(job, layout);
+    layout.combine = true;
+    EXPECT_GT(single - ProductsOf(job, layout), 2 * 9 * job.model.layers) << "those of each half, and of both";
+    for (bool symmetric : {false, true}) {
+      layout.symmetric_memory = symmetric;
+      WindowRun run = TrainInWindows(job, layout, seed++);
+      EXPECT_EQ(run.made.symmetric > 0, symmetric) << testing_::Describe(layout);
+    }
+  }
 }
 
 // The need of a step counts the windows that a run allocates, and a communicator for each axis with copied gathers.

@@ -375,6 +375,11 @@ TEST(MultiGpuCombine, GivesTheLossesOfSingleProducts) {
     layouts.push_back({.tp = ranks, .sequence_parallel = true, .overlap = overlap, .copies = true});
   layouts.push_back({.dp = ranks, .fsdp = Fsdp::kFull, .gather = GatherMode::kCopy});
   if (ranks == 4) layouts.push_back({.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull});
+  Layout halves{.sequence_parallel = true, .overlap = OverlapMode::kHalves, .symmetric_memory = true};
+  halves.tp = ranks;
+  layouts.push_back(halves);
+  halves.dp = halves.tp = 2, halves.fsdp = Fsdp::kFull;
+  if (ranks == 4) layouts.push_back(halves);
   for (DType type : {DType::kF32, DType::kBF16})
     for (Layout layout : layouts) {
       job.precision = {type, DType::kF32, DType::kF32};
