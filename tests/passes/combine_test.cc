@@ -352,6 +352,25 @@ TEST(JoinRows, LeavesTheFusedLoss) {
     }
 }
 
+// A cap lies between the loss and the last product, so they are not fused. The gradient of logits takes their place, so
+// that of one half is gone when the other half has its own.
+TEST(JoinRows, KeepsNoGradientOfCappedLogits) {
+  Job job{.model = FindFamily("gemma2")->configure(
+              {.layers = 2, .heads = 4, .kv_heads = 2, .dim = 64, .ffn = 96, .vocab = 4096, .context = 512}),
+          .precision = {DType::kBF16, DType::kF32, DType::kF32},
+          .global_batch = 8};
+  constexpr size_t kGradient = size_t(4) * 512 * 4096 * 2 / 2;  // bytes of a half's on one of two ranks
+  for (Layout layout : {Layout{.tp = 2, .sequence_parallel = true}, {.dp = 2, .fsdp = Fsdp::kFull}}) {
+    layout.overlap = OverlapMode::kHalves;
+    size_t arena[2] = {};
+    for (bool combine : {false, true}) {
+      layout.combine = combine;
+      arena[combine] = PlanOf(job, layout).arena_bytes;
+    }
+    EXPECT_LE(arena[true], arena[false] + kGradient / 2) << Describe(layout);
+  }
+}
+
 // The operands of one block wait for the other half, and those of no other block do: so recomputation saves as much. An
 // eighth is for the operands of one block of 12, which are added to what all of them keep.
 TEST(JoinRows, TakesLittleMemoryHoweverMuchIsRecomputed) {

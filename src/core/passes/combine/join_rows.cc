@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/ops/equation.h"
 #include "weft/core/passes/combine/shared_products.h"
@@ -19,12 +20,14 @@ namespace {
 class RowJoiner {
  public:
   RowJoiner(const LocalProgram& program, const KernelTable& kernels) : program_(program), kernels_(kernels) {
-    for (const auto& node : program.graph.nodes)
+    for (const auto& node : program.graph.nodes) {
+      if (IsOfLogits(*node)) of_logits_.insert(node.get());
       for (const Var& in : node->inputs) {
         Uses& uses = uses_[KeyOf(in)];
         uses.readers++;
         uses.parts |= node->op == Op::kConcat;
       }
+    }
     for (auto* list : {&program.graph.outputs, &program.graph.writes})
       for (const NamedValue& named : *list) uses_[KeyOf(named.value)].names++;
   }
@@ -49,6 +52,14 @@ class RowJoiner {
     bool parts = false;  // of a concat
   };
 
+  // Whether the node is the gradient of logits, or computed from it before the next product: the gradient through a cap
+  // is as large.
+  bool IsOfLogits(const Node& node) const {
+    return node.op == Op::kCrossEntropyGrad ||
+           (node.op != Op::kEinsum &&
+            std::ranges::any_of(node.inputs, [this](const Var& in) { return of_logits_.contains(&in.node()); }));
+  }
+
   // Whether the node adds two products that differ in their rows only, and all four operands can be parts.
   bool IsSum(const Node& add) const {
     if (add.op != Op::kAdd) return false;
@@ -72,10 +83,10 @@ class RowJoiner {
            Fit({pair[0], pair[1]}, 0, program_.mesh);
   }
   // Whether the value can be a part, and is none yet. The gradient of logits takes their place, or Fuse computes it
-  // with the loss.
+  // with the loss. As a part, that of the first half would stay until the other half has its own.
   bool IsFree(const Var& v) const {
     const Uses& uses = uses_.at(KeyOf(v));
-    return CanBeRows(v.node(), kernels_) && v.node().op != Op::kCrossEntropyGrad && !uses.parts && uses.names == 0;
+    return CanBeRows(v.node(), kernels_) && !of_logits_.contains(&v.node()) && !uses.parts && uses.names == 0;
   }
 
   std::shared_ptr<Node> Joined(const Node& add, Graph& result) {
@@ -98,6 +109,7 @@ class RowJoiner {
   const LocalProgram& program_;
   const KernelTable& kernels_;
   absl::flat_hash_map<ValueKey, Uses> uses_;
+  absl::flat_hash_set<const Node*> of_logits_;
   absl::flat_hash_map<Keys, Var> joined_;
   Replacements instead_;
 };
