@@ -70,7 +70,8 @@ DeviceMesh& SharedMesh(const Layout& layout) {
 
 // As weft train joins products of weights in bf16.
 bool JoinsByDefault(const Layout& layout) {
-  return (layout.fsdp == Fsdp::kFull || layout.tp > 1) && layout.overlap != OverlapMode::kChunks;
+  bool halves = layout.tp > 1 && layout.overlap == OverlapMode::kHalves;
+  return halves || (layout.fsdp == Fsdp::kFull && layout.overlap != OverlapMode::kChunks);
 }
 
 // Returns the losses of a layout. With copied gathers the mesh is its own, as its second communicators come and go.

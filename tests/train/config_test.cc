@@ -462,24 +462,26 @@ TEST(Config, FsdpOverOneRankIsNone) {
   }
 }
 
-// Products are joined as asked. auto joins them on GPUs that cast weights which ranks gather or have parts of.
-TEST(Config, CombinationFollowsTheDeviceTheTypesAndTheMesh) {
+// Products are joined as asked. auto joins them on GPUs that cast weights which ranks gather, or where tensor parallel
+// ranks compute halves of a batch.
+TEST(Config, CombinationFollowsTheDeviceTheTypesTheMeshAndTheOverlap) {
   for (DeviceKind device : {DeviceKind::kCpu, DeviceKind::kCuda})
-    for (const char* compute : {"f32", "bf16"})
-      for (const char* fsdp : {"none", "gradients", "full"})
-        for (const char* tp : {"1", "2"}) {
-          std::vector<std::string> words{"mesh.dp=2", fmt::format("precision.compute={}", compute),
-                                         fmt::format("parallel.fsdp={}", fsdp), fmt::format("mesh.tp={}", tp)};
-          bool in_parts = std::string_view(fsdp) == "full" || std::string_view(tp) == "2";
-          bool usual = device == DeviceKind::kCuda && std::string_view(compute) == "bf16" && in_parts;
-          EXPECT_EQ(NumericsOf(Good(kBase, words), device).combine, usual) << fmt::format("{}", fmt::join(words, " "));
-          words.push_back("parallel.overlap=chunks");
-          EXPECT_FALSE(NumericsOf(Good(kBase, words), device).combine);
-          for (bool given : {false, true}) {
-            words.push_back(fmt::format("kernels.combine={}", given));
-            EXPECT_EQ(NumericsOf(Good(kBase, words), device).combine, given);
+    for (std::string_view compute : {"f32", "bf16"})
+      for (std::string_view fsdp : {"none", "gradients", "full"})
+        for (std::string_view tp : {"1", "2"})
+          for (std::string_view overlap : {"auto", "fill", "halves", "chunks"}) {
+            std::vector<std::string> words{"mesh.dp=2", fmt::format("precision.compute={}", compute),
+                                           fmt::format("parallel.fsdp={}", fsdp), fmt::format("mesh.tp={}", tp),
+                                           fmt::format("parallel.overlap={}", overlap)};
+            bool gains = (fsdp == "full" && overlap != "chunks") || (tp == "2" && overlap == "halves");
+            bool usual = device == DeviceKind::kCuda && compute == "bf16" && gains;
+            EXPECT_EQ(NumericsOf(Good(kBase, words), device).combine, usual)
+                << fmt::format("{}", fmt::join(words, " "));
+            for (bool given : {false, true}) {
+              words.push_back(fmt::format("kernels.combine={}", given));
+              EXPECT_EQ(NumericsOf(Good(kBase, words), device).combine, given);
+            }
           }
-        }
 }
 
 // The order of the axes is that of their table, whatever the file says, and axes of one rank that not every mesh has

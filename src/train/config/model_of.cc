@@ -25,13 +25,15 @@ bool CopiesWeights(const Config& config, Fsdp fsdp) {
   return config.precision.copies == CopyMode::kAlways;
 }
 
-// By measurements on GPUs. Where each rank has whole weights, the copies that join them may cost what the products
-// gain. With chunks, copies of their rows cost more.
+// By measurements on GPUs. Where each rank has whole weights, or gradients of weights stay single to fill the time of
+// collectives, the copies that join weights may cost what the products gain. With chunks, copies of rows cost more.
 bool CombinesProducts(const Config& config, DeviceKind device) {
   if (config.kernels.combine != CombineMode::kAuto) return config.kernels.combine == CombineMode::kTrue;
   bool narrower = SizeOf(config.precision.compute) < SizeOf(config.precision.params);
-  bool in_parts = FsdpOf(config, MeshOf(config)) == Fsdp::kFull || config.mesh[kTensorAxis] > 1;
-  return device == DeviceKind::kCuda && narrower && in_parts && config.parallel.overlap != OverlapMode::kChunks;
+  OverlapMode overlap = config.parallel.overlap;
+  bool gathers = FsdpOf(config, MeshOf(config)) == Fsdp::kFull && overlap != OverlapMode::kChunks;
+  bool halves = config.mesh[kTensorAxis] > 1 && overlap == OverlapMode::kHalves;
+  return device == DeviceKind::kCuda && narrower && (gathers || halves);
 }
 
 }  // namespace
