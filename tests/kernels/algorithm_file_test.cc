@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -114,6 +118,32 @@ TEST_F(AlgorithmFileTest, WritersAtOnceLoseNothingUnderTheLock) {
   for (std::thread& writer : writers) writer.join();
   EXPECT_EQ(file.Read().size(), size_t(kWriters * kEach));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder + "/cache/weft"), {}), 2);  // file and lock
+}
+
+// A lock is waited for as long as ranks search before this one's turn, and not after its holder was killed.
+TEST_F(AlgorithmFileTest, TheLockIsWaitedForUntilItsHolderEnds) {
+  using std::chrono::milliseconds;
+  CacheFile other(path, "of another process");
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  pid_t holder = fork();
+  if (holder == 0) {
+    CacheFile::Lock lock(other);
+    ssize_t written = write(ready[1], "x", 1);
+    while (written == 1) pause();
+    _exit(1);
+  }
+  char byte;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  auto start = std::chrono::steady_clock::now();
+  EXPECT_FALSE(CacheFile::Lock(other, milliseconds(50)).held());
+  EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(50));
+  kill(holder, SIGKILL);
+  waitpid(holder, nullptr, 0);
+  EXPECT_TRUE(CacheFile::Lock(other, milliseconds(0)).held());
+  constexpr std::chrono::seconds kSearch(7);  // under load, a product
+  EXPECT_GE(CacheFile::Lock::kLongestWait, 2 * 8 * kSearch) << "8 ranks take two turns";
+  close(ready[0]), close(ready[1]);
 }
 
 TEST_F(AlgorithmFileTest, WithoutTheLockAReaderSeesAWholeFile) {

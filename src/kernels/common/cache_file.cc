@@ -21,7 +21,7 @@
 namespace weft {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestWait(30'000), kPoll(5);
+constexpr std::chrono::milliseconds kPoll(5);
 constexpr std::string_view kAfterKey = " : ", kAfterValue = " # ";
 
 uint64_t Checksum(std::string_view text) {
@@ -92,13 +92,13 @@ bool CacheFile::Add(const Entries& entries) const {
   return false;
 }
 
-CacheFile::Lock::Lock(const CacheFile& file) {
+CacheFile::Lock::Lock(const CacheFile& file, std::chrono::milliseconds longest) {
   if (!file.MakeFolder()) return;
   descriptor_ = open((file.path_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (descriptor_ < 0) return;
   auto start = std::chrono::steady_clock::now();
-  while (flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
-         std::chrono::steady_clock::now() - start < kLongestWait)
+  while (!(held_ = flock(descriptor_, LOCK_EX | LOCK_NB) == 0) && errno == EWOULDBLOCK &&
+         std::chrono::steady_clock::now() - start < longest)
     std::this_thread::sleep_for(kPoll);
 }
 

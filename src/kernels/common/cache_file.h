@@ -4,6 +4,7 @@
 // line has a key, a value and a checksum. If the file is missing, damaged, of another title or not writable, the caller
 // measures again and nothing else happens.
 #pragma once
+#include <chrono>
 #include <map>
 #include <string>
 #include <string_view>
@@ -28,17 +29,23 @@ class CacheFile {
   bool Add(const Entries& entries) const;
   const std::string& path() const { return path_; }
 
-  // Makes other processes and threads of this host that take the lock wait. Gives up after 30 seconds, because nothing
-  // depends on the lock for correctness.
+  // Makes other processes and threads of this host that take the lock wait. It ends with the process that holds it.
+  // Gives up after `longest`, because nothing depends on the lock for correctness.
   class Lock {
    public:
-    explicit Lock(const CacheFile& file);
+    // A search under load takes about 7 seconds per product, and 8 ranks may each search several before this one. It is
+    // less than the default of dist.timeout_s, so that a process that hangs with the lock does not end another's run.
+    static constexpr std::chrono::minutes kLongestWait{4};
+
+    explicit Lock(const CacheFile& file, std::chrono::milliseconds longest = kLongestWait);
     ~Lock();
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
+    bool held() const { return held_; }
 
    private:
     int descriptor_ = -1;
+    bool held_ = false;
   };
 
  private:
