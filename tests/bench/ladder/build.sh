@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the probes in the folder of this script: build.sh DEST [cudnn_attention] [attention_backward] [overlap] [buckets]
+# Builds the probes in the folder of this script: build.sh DEST [cudnn_attention] [overlap] [buckets]
 # [captured] [bare] [progress] [startup] [scatter] [grouped] [tensor_parallel] [products] [epilogues] [cupti_counter]
 # [cupti_kernels]; all without names. tensor_parallel and products have folders.
 # cudnn_attention: $CUDNN_FRONTEND is the frontend's include folder, by default the one that launcher/setup.sh fetches.
@@ -10,7 +10,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dest=${1:?usage: build.sh DEST [probe...]}
 shift
-[ $# -gt 0 ] || set -- cudnn_attention attention_backward overlap buckets captured bare progress startup scatter grouped tensor_parallel products epilogues cupti_counter cupti_kernels
+[ $# -gt 0 ] || set -- cudnn_attention overlap buckets captured bare progress startup scatter grouped tensor_parallel products epilogues cupti_counter cupti_kernels
 root=$(cd "$here/../../.." && pwd)
 include=$(mktemp -d)
 trap 'rm -r "$include"' EXIT
@@ -25,7 +25,6 @@ for probe; do
   fi
   case $probe in
     cudnn_attention) flags=(-DCUDNN_FRONTEND_SKIP_JSON_LIB -isystem "${CUDNN_FRONTEND:-$here/../../../build/deps/cudnn-frontend/include}" -lcudnn -lnvrtc) ;;
-    attention_backward) flags=(-Xptxas -v) ;;
     products) flags=("$root/src/kernels/cuda/product/algorithm_search.cc" -lcublasLt -lcuda -ldl) ;;
     epilogues) flags=(-lcublasLt -ldl) ;;
     overlap | buckets | captured | bare | progress | startup | scatter | grouped | tensor_parallel)

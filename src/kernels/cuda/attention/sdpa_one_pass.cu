@@ -20,8 +20,7 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kKeys = SdpaOnePass::kKeys, kBlock = SdpaOnePass::kBlock, kPanel = 64;
-constexpr int kChunk = SdpaSizes::kRowPadding, kThreads = 384, kGroup = 128, kComputers = 2 * kGroup,
-              kWarps = kComputers / kWarp;
+constexpr int kPrepare = 256, kThreads = 384, kGroup = 128, kComputers = 2 * kGroup, kWarps = kComputers / kWarp;
 
 template <HalfFloat T_, int D_>
 struct PassShape {
@@ -391,6 +390,15 @@ __device__ __forceinline__ float DotOf(const uint4& x, const uint4& y) {
   return sum;
 }
 
+// Keeps lse and delta of a query as SdpaRows has them, but at the query's place in its tile.
+__device__ __forceinline__ void PutRow(const SdpaSizes& z, const SdpaOperand& lse, const SdpaRows<float>& rows, int b,
+                                       int head, int query, float delta) {
+  int64_t at = rows.At(z, b, head) + PlaceOf(query);
+  float value = query < z.T ? *lse.At<float>(b, query, head) : -INFINITY;
+  rows.lse[at] = value == -INFINITY ? INFINITY : value * float(kLog2E);
+  rows.delta[at] = query < z.T ? delta : 0;
+}
+
 template <class Z>
 __global__ void __launch_bounds__(kThreads, 1)
     OnePass(const __grid_constant__ Maps maps, const __grid_constant__ Problem p) {
@@ -413,19 +421,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-template <int kCount>
-__device__ __forceinline__ void Clear(float* sums) {
-  for (int i = int(threadIdx.x) * 4; i < kCount; i += int(blockDim.x) * 4) *reinterpret_cast<float4*>(sums + i) = {};
-}
-
-// Fills 128 of the rows of SdpaRows, and sets their sums of dq and the counter to 0. A warp takes 16 queries of a head.
+// Fills 64 of the rows of SdpaRows, 8 in each warp, and sets a share of `count` sums to 0, and the counter.
 template <class Z>
-__global__ void __launch_bounds__(2 * kGroup) Prepare(SdpaSizes z, SdpaOperand out, SdpaOperand lse, SdpaOperand dout,
-                                                      SdpaRows<float> rows, float* query_sums, int* counter) {
-  constexpr int kLanes = Z::D / 8, kTogether = kWarp / kLanes, kTurns = 16 / kTogether;  // lanes of a row
-  int head = int(blockIdx.x) % z.H, chunks = z.PaddedT() / kChunk, chunk = int(blockIdx.x) / z.H % chunks;
+__global__ void __launch_bounds__(kPrepare) Prepare(SdpaSizes z, SdpaOperand out, SdpaOperand lse, SdpaOperand dout,
+                                                    SdpaRows<float> rows, float* sums, int64_t count, int* counter) {
+  constexpr int kLanes = Z::D / 8, kTogether = kWarp / kLanes, kTurns = 8 / kTogether;  // lanes of a row
+  int head = int(blockIdx.x) % z.H, chunks = z.PaddedT() / kBlock, chunk = int(blockIdx.x) / z.H % chunks;
   int b = int(blockIdx.x) / z.H / chunks, lane = Lane(), column = lane % kLanes * 8;
-  int first = chunk * kChunk + int(threadIdx.x) / kWarp * 16 + lane / kLanes;
+  int first = chunk * kBlock + int(threadIdx.x) / kWarp * 8 + lane / kLanes;
   uint4 o[kTurns], d[kTurns];
 #pragma unroll
   for (int i = 0; i < kTurns; i++) {
@@ -433,46 +436,54 @@ __global__ void __launch_bounds__(2 * kGroup) Prepare(SdpaSizes z, SdpaOperand o
     o[i] = *reinterpret_cast<const uint4*>(out.At<uint16_t>(b, query, head) + column);
     d[i] = *reinterpret_cast<const uint4*>(dout.At<uint16_t>(b, query, head) + column);
   }
-  int64_t row = rows.At(z, b, head) + chunk * kChunk;
-  Clear<kChunk * Z::D>(query_sums + row * Z::D);
+  int64_t at = (int64_t(blockIdx.x) * kPrepare + threadIdx.x) * 4, step = int64_t(gridDim.x) * kPrepare * 4;
+  for (; at < count; at += step) *reinterpret_cast<float4*>(sums + at) = {};
   if (blockIdx.x == 0 && threadIdx.x == 0) *counter = 0;
 #pragma unroll
   for (int i = 0; i < kTurns; i++) {
     int query = first + i * kTogether;
-    float delta = DotOf<typename Z::T>(o[i], d[i]), value = INFINITY;
+    float delta = DotOf<typename Z::T>(o[i], d[i]);
 #pragma unroll
-    for (int step = 1; step < kLanes; step *= 2) delta += __shfl_xor_sync(~0u, delta, step);
-    if (column) continue;
-    if (query < z.T) value = *lse.At<float>(b, query, head);
-    int64_t at = row + PlaceOf(query - chunk * kChunk);
-    rows.lse[at] = value == -INFINITY || query >= z.T ? INFINITY : value * float(kLog2E);
-    rows.delta[at] = query < z.T ? delta : 0;
+    for (int lanes = 1; lanes < kLanes; lanes *= 2) delta += __shfl_xor_sync(~0u, delta, lanes);
+    if (column == 0) PutRow(z, lse, rows, b, head, query, delta);
   }
 }
 
-// Rounds the sums of [B, heads, rows, D]. A block of threads takes 64 rows and columns.
-template <HalfFloat T>
-__global__ void __launch_bounds__(kGroup)
-    RoundSums(const float* sums, float scale, SdpaOperand out, int heads, int rows, int row_blocks, int panels) {
-  int panel = int(blockIdx.x) % panels, at = int(blockIdx.x) / panels, row = at % row_blocks * kBlock;
-  int head = at / row_blocks % heads, b = at / row_blocks / heads;
-  if (row >= rows) return;
-  const float* from = sums + int64_t(blockIdx.x) * (kBlock * kBlock) + int(threadIdx.x) * 4;
+// The sums of one operand [B, heads, rows, D], and the tensor that they are rounded to.
+struct Rounding {
+  const float* sums;
+  float scale;
+  SdpaOperand out;
+  int heads, rows, row_blocks;
+  int64_t blocks;  // of 64 rows and columns
+
+  Rounding(const float* from, double factor, const TensorView& to, int blocks_of_head)
+      : sums(from),
+        scale(float(factor)),
+        out(OperandOf(to)),
+        heads(int(to.dim(2).extent)),
+        rows(int(to.dim(1).extent)),
+        row_blocks(blocks_of_head),
+        blocks(to.dim(0).extent * heads * row_blocks * (to.dim(3).extent / kPanel)) {}
+};
+struct Roundings {
+  Rounding dq, dk, dv;
+};
+
+template <class Z>
+__global__ void __launch_bounds__(kGroup) RoundSums(const __grid_constant__ Roundings all) {
+  const Rounding& r = blockIdx.y == 0 ? all.dq : blockIdx.y == 1 ? all.dk : all.dv;
+  int panel = int(blockIdx.x) % Z::kPanels, at = int(blockIdx.x) / Z::kPanels, row = at % r.row_blocks * kBlock;
+  int head = at / r.row_blocks % r.heads, b = at / r.row_blocks / r.heads;
+  if (blockIdx.x >= r.blocks || row >= r.rows) return;
+  const float* from = r.sums + int64_t(blockIdx.x) * (kBlock * kBlock) + int(threadIdx.x) * 4;
   float c[8][4];
 #pragma unroll
   for (int n = 0; n < 8; n++) {
     float4 x = *reinterpret_cast<const float4*>(from + n * (4 * kGroup));
     c[n][0] = x.x, c[n][1] = x.y, c[n][2] = x.z, c[n][3] = x.w;
   }
-  StoreBlock<T>(c, scale, out.At<uint16_t>(b, row, head) + panel * kPanel, out.row, rows - row);
-}
-template <HalfFloat T>
-void Round(const KernelCall& call, const float* sums, double scale, const TensorView& out, int row_blocks) {
-  int heads = int(out.dim(2).extent), panels = int(out.dim(3).extent) / kPanel;
-  int64_t blocks = out.dim(0).extent * heads * row_blocks * panels;
-  RoundSums<T><<<unsigned(blocks), kGroup, 0, DeviceOf(call).stream()>>>(sums, float(scale), OperandOf(out), heads,
-                                                                         int(out.dim(1).extent), row_blocks, panels);
-  WEFT_CUDA_LAUNCHED("sdpa_grad: round sums");
+  StoreBlock<typename Z::T>(c, r.scale, r.out.At<uint16_t>(b, row, head) + panel * kPanel, r.out.row, r.rows - row);
 }
 
 // Describes q, k, v or dout [B, rows, heads, D] in boxes of `rows` rows and 64 columns of a head.
@@ -483,42 +494,46 @@ CUtensorMap MapOf(const TensorView& x, int rows) {
 }
 
 template <class Z>
-void Run(const KernelCall& call, const SdpaOnePass& cut) {
+Problem ProblemOf(const KernelCall& call, const SdpaOnePass& cut) {
   char* workspace = static_cast<char*>(call.workspace);
   auto floats = [&](size_t at) { return reinterpret_cast<float*>(workspace + at); };
-  cudaStream_t stream = DeviceOf(call).stream();
   SdpaSizes z(call);
-  int64_t count = int64_t(z.B) * z.H * z.PaddedT();
-  SdpaRows<float> rows{floats(0), floats(0) + count};
-  int* counter = reinterpret_cast<int*>(workspace + cut.counter);
-  Prepare<Z><<<unsigned(count / kChunk), 2 * kGroup, 0, stream>>>(
-      z, OperandOf(call.in[3]), OperandOf(call.in[4]), OperandOf(call.in[5]), rows, floats(cut.query_sums), counter);
+  return {.z = z,
+          .parts = cut.parts,
+          .tiles = cut.tiles,
+          .section = cut.section,
+          .items = cut.items,
+          .scale_log2 = float(z.scale * kLog2E),
+          .rows = {floats(0), floats(0) + int64_t(z.B) * z.H * z.PaddedT()},
+          .counter = reinterpret_cast<int*>(workspace + cut.counter),
+          .query_sums = floats(cut.query_sums),
+          .key_sums = floats(cut.key_sums),
+          .value_sums = floats(cut.value_sums),
+          .dk = OperandOf(call.out[1]),
+          .dv = OperandOf(call.out[2])};
+}
+
+template <class Z>
+void Run(const KernelCall& call, const SdpaOnePass& cut) {
+  cudaStream_t stream = DeviceOf(call).stream();
+  Problem p = ProblemOf<Z>(call, cut);
+  int64_t rows = int64_t(p.z.B) * p.z.H * p.z.PaddedT(), sums = int64_t((cut.bytes - cut.query_sums) / sizeof(float));
+  Prepare<Z><<<unsigned(rows / kBlock), kPrepare, 0, stream>>>(
+      p.z, OperandOf(call.in[3]), OperandOf(call.in[4]), OperandOf(call.in[5]), p.rows, p.query_sums, sums, p.counter);
   WEFT_CUDA_LAUNCHED("sdpa_grad: rows");
-  if (cut.parts > 1) WEFT_CUDA(cudaMemsetAsync(workspace + cut.key_sums, 0, cut.bytes - cut.key_sums, stream));
-  Problem p{z,
-            cut.parts,
-            cut.tiles,
-            cut.section,
-            cut.items,
-            float(z.scale * kLog2E),
-            rows,
-            counter,
-            floats(cut.query_sums),
-            floats(cut.key_sums),
-            floats(cut.value_sums),
-            OperandOf(call.out[1]),
-            OperandOf(call.out[2])};
   Maps maps{MapOf(call.in[0], Z::kQueries), MapOf(call.in[1], kKeys), MapOf(call.in[2], kKeys),
             MapOf(call.in[5], Z::kQueries)};
-  WEFT_CUDA(cudaFuncSetAttribute(OnePass<Z>, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sizeof(PassMemory<Z>))));
-  int blocks = std::min(cut.items, DeviceOf(call).multiprocessors());
-  OnePass<Z><<<unsigned(blocks), kThreads, sizeof(PassMemory<Z>), stream>>>(maps, p);
+  constexpr int kBytes = int(sizeof(PassMemory<Z>));
+  WEFT_CUDA(cudaFuncSetAttribute(OnePass<Z>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
+  int blocks = std::min(cut.items, DeviceOf(call).multiprocessors()), of_keys = cut.tiles * (kKeys / kBlock);
+  OnePass<Z><<<unsigned(blocks), kThreads, kBytes, stream>>>(maps, p);
   WEFT_CUDA_LAUNCHED("sdpa_grad: one pass");
-  using T = typename Z::T;
-  Round<T>(call, p.query_sums, z.scale, call.out[0], z.PaddedT() / kBlock);
-  if (cut.parts == 1) return;
-  Round<T>(call, p.key_sums, z.scale, call.out[1], cut.tiles * (kKeys / kBlock));
-  Round<T>(call, p.value_sums, 1, call.out[2], cut.tiles * (kKeys / kBlock));
+  Roundings all{.dq = {p.query_sums, p.z.scale, call.out[0], p.z.PaddedT() / kBlock},
+                .dk = {p.key_sums, p.z.scale, call.out[1], of_keys},
+                .dv = {p.value_sums, 1, call.out[2], of_keys}};
+  RoundSums<Z>
+      <<<dim3(unsigned(std::max(all.dq.blocks, all.dk.blocks)), cut.parts > 1 ? 3 : 1), kGroup, 0, stream>>>(all);
+  WEFT_CUDA_LAUNCHED("sdpa_grad: round sums");
 }
 
 template <HalfFloat T>
