@@ -342,15 +342,15 @@ int CostOfDeterminismOf(const std::string& tokens) {
   EXPECT_NE(at, text.npos) << text;
   return at == text.npos ? 0 : std::stoi(text.substr(at + before.size()));
 }
-// Measured on an H100: 5 % with cuDNN in parts (4 x 4096 tokens). Attention's share of a step grows with the length.
+// Measured on an H200: 7.8 % with cuDNN in parts (4 x 4096 tokens). Attention's share of a step grows with the length.
 TEST(CudaKernels, DeterminismCostsMoreForLongSequences) {
   if (MakePlanReport(ConfigOf({"gpt2", kGpt, {"device=cuda", "precision.compute=bf16"}}))
           .kernels.find("built without") != std::string::npos)
     GTEST_SKIP() << "this build has no cuDNN attention";
   int at_4096 = CostOfDeterminismOf("4096"), at_8192 = CostOfDeterminismOf("8192"),
       at_16384 = CostOfDeterminismOf("16384");
-  EXPECT_GE(at_4096, 3);
-  EXPECT_LE(at_4096, 8);
+  EXPECT_GE(at_4096, 6);
+  EXPECT_LE(at_4096, 9);
   EXPECT_LT(at_4096, at_8192);
   EXPECT_LT(at_8192, at_16384);
   EXPECT_LE(at_16384, 30);
