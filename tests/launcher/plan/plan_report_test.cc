@@ -226,13 +226,17 @@ struct Measured {
 
   std::string name() const { return std::string(file) + (deterministic ? "_deterministic" : ""); }
 };
-// Text and JSON name the backend of attention, which is cuDNN if the build has it, and the cost of determinism.
-void ExpectKernels(const PlanReport& report, const json& parsed, bool deterministic) {
+// Text and JSON name the backends of attention, and what determinism costs. One pass takes heads of 64 and 128 columns.
+void ExpectKernels(const PlanReport& report, const json& parsed, bool deterministic, bool one_pass) {
   bool cudnn = report.kernels.find("built without") == std::string::npos;
-  std::string want = cudnn ? "sdpa and sdpa_grad by cudnn" : "sdpa and sdpa_grad by flash (cudnn: built without";
+  std::string want = "sdpa and sdpa_grad by ";
+  if (one_pass && (deterministic || !cudnn)) want = "sdpa by ";
+  want += cudnn ? "cudnn" : "flash (cudnn: built without";
   EXPECT_TRUE(report.kernels.starts_with(want)) << report.kernels;
   bool has_cost = report.kernels.find("; kernels.deterministic costs ") != std::string::npos;
-  EXPECT_EQ(has_cost, cudnn && deterministic) << report.kernels;
+  bool leads = report.kernels.find("sdpa_grad by flash in one pass") != std::string::npos;
+  EXPECT_EQ(leads, one_pass && (deterministic || !cudnn)) << report.kernels;
+  EXPECT_TRUE(one_pass || has_cost == (cudnn && deterministic)) << report.kernels;
   EXPECT_EQ(parsed["kernels"], report.kernels);
   EXPECT_NE(ToText(report, /*verbose=*/false).find("\n  kernels: " + report.kernels + "\n"), std::string::npos);
 }
@@ -251,7 +255,7 @@ TEST_P(CudaPlan, PredictsThePeakOfARunWithoutAGpu) {
   EXPECT_EQ(parsed["staging"], 2 * parsed["memory"]["slots"].get<int64_t>());
   std::string peak = fmt::format("predicted peak {} on cuda", BytesText(size_t(report.memory.Total())));
   EXPECT_NE(ToText(report, /*verbose=*/false).find(peak), std::string::npos);
-  ExpectKernels(report, parsed, config.kernels.deterministic);
+  ExpectKernels(report, parsed, config.kernels.deterministic, /*one_pass=*/true);
 }
 
 TEST(CudaKernels, OfADeterministicRunAreSaidWithTheirReason) {
@@ -259,7 +263,7 @@ TEST(CudaKernels, OfADeterministicRunAreSaidWithTheirReason) {
     Config config = ConfigOf({"gpt2", kGpt, {"device=cuda", "precision.compute=bf16"}});
     config.kernels.deterministic = deterministic;
     PlanReport report = MakePlanReport(config);
-    ExpectKernels(report, json::parse(ToJson(report)), deterministic);
+    ExpectKernels(report, json::parse(ToJson(report)), deterministic, /*one_pass=*/false);
   }
 }
 
@@ -342,15 +346,15 @@ int CostOfDeterminismOf(const std::string& tokens) {
   EXPECT_NE(at, text.npos) << text;
   return at == text.npos ? 0 : std::stoi(text.substr(at + before.size()));
 }
-// Measured on an H200: 7.8 % with cuDNN in parts (4 x 4096 tokens). Attention's share of a step grows with the length.
+// By the kernels' times on an H200, 2.6 % (4 x 4096 tokens). Attention's share of a step grows with the length.
 TEST(CudaKernels, DeterminismCostsMoreForLongSequences) {
   if (MakePlanReport(ConfigOf({"gpt2", kGpt, {"device=cuda", "precision.compute=bf16"}}))
           .kernels.find("built without") != std::string::npos)
     GTEST_SKIP() << "this build has no cuDNN attention";
   int at_4096 = CostOfDeterminismOf("4096"), at_8192 = CostOfDeterminismOf("8192"),
       at_16384 = CostOfDeterminismOf("16384");
-  EXPECT_GE(at_4096, 6);
-  EXPECT_LE(at_4096, 9);
+  EXPECT_GE(at_4096, 1);
+  EXPECT_LE(at_4096, 4);
   EXPECT_LT(at_4096, at_8192);
   EXPECT_LT(at_8192, at_16384);
   EXPECT_LE(at_16384, 30);

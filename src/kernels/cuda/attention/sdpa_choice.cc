@@ -42,13 +42,21 @@ void Flash(const KernelCall& call) {
   bool fits = split.takes && split.bytes <= call.workspace_bytes;
   fits ? SdpaFewQueries(call, split) : FlashKernelsOf(call).forward(call);
 }
+bool FlashLeads(const KernelCall& call) {
+  return call.context->Has(DeviceKind::kCuda) ? RunsInOnePass(call) : SdpaOnePass(call).takes;
+}
 void FlashGrad(const KernelCall& call) { FlashKernelsOf(call).backward(call); }
 
 SdpaTable Backends() {
-  static const std::array<SdpaKernels, 3> kBackends{
-      kCudnnSdpa, SdpaKernels{SdpaBackend::kFlash, FlashRefuses, FlashWorkspace, Flash, FlashGrad},
-      SdpaKernels{SdpaBackend::kPlain, PlainRefuses, SdpaRowsWorkspace, SdpaPlain, SdpaGradPlain,
-                  kMostPlainOperations}};
+  static const std::array<SdpaKernels, 3> kBackends{kCudnnSdpa,
+                                                    SdpaKernels{.backend = SdpaBackend::kFlash,
+                                                                .refuses = FlashRefuses,
+                                                                .workspace = FlashWorkspace,
+                                                                .forward = Flash,
+                                                                .backward = FlashGrad,
+                                                                .leads = FlashLeads},
+                                                    SdpaKernels{SdpaBackend::kPlain, PlainRefuses, SdpaRowsWorkspace,
+                                                                SdpaPlain, SdpaGradPlain, kMostPlainOperations}};
   return kBackends;
 }
 

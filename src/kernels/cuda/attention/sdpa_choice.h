@@ -28,4 +28,9 @@ size_t SdpaGradF32SharedBytes(int64_t head_size, bool options);
 void SdpaPlain(const KernelCall& call);
 void SdpaGradPlain(const KernelCall& call);
 
+// Returns whether the gradient is computed in one pass over the scores: the pass takes the call, and the device has it.
+bool RunsInOnePass(const KernelCall& call);
+// Computes dq, dk and dv in one pass. Requires RunsInOnePass.
+void GradSdpaInOnePass(const KernelCall& grad_call);
+
 }  // namespace weft::cuda

@@ -1,7 +1,6 @@
 // Flash attention, backward, for bf16 and f16 on the tensor cores.
 #include "weft/kernels/cuda/attention/sdpa_backward.cuh"
 #include "weft/kernels/cuda/attention/sdpa_choice.h"
-#include "weft/kernels/cuda/attention/sdpa_one_pass.h"
 #include "weft/kernels/cuda/attention/sdpa_warpgroup.cuh"
 
 namespace weft::cuda {
@@ -44,7 +43,7 @@ size_t SdpaGradHalfSharedBytes(int64_t D, bool options) {
   });
 }
 void SdpaGradHalf(const KernelCall& call) {
-  if (GradSdpaInOnePass(call)) return;
+  if (RunsInOnePass(call)) return GradSdpaInOnePass(call);
   call.in[0].dtype == DType::kBF16 ? GradAs<BF16>(call) : GradAs<F16>(call);
 }
 

@@ -5,151 +5,42 @@
 //
 // One warpgroup copies by tensor maps, two compute 64 keys each. P and dS are in the registers where the products of dV
 // and dK take them. dS goes to shared memory too, from which both warpgroups compute a part of dQ, which they add to
-// sums in f32 in any order. Blocks are persistent, so that the next keys arrive while these are worked on.
+// sums in f32: in any order, or, with kernels.deterministic, in that of keys. Blocks are persistent, so that the next
+// keys arrive while these are worked on. The ladder has what was measured (tests/bench/ladder/README.md).
 #include <array>
 
 #include "weft/kernels/common/nest.h"
-#include "weft/kernels/cuda/attention/sdpa_one_pass.h"
-#include "weft/kernels/cuda/attention/sdpa_rows.h"
+#include "weft/kernels/cuda/attention/sdpa_choice.h"
+#include "weft/kernels/cuda/attention/sdpa_one_pass.cuh"
 #include "weft/kernels/cuda/attention/sdpa_scores.cuh"
-#include "weft/kernels/cuda/attention/sdpa_warpgroup.cuh"
 #include "weft/kernels/cuda/device/device.h"
-#include "weft/kernels/cuda/loops/tensor_tiles.cuh"
 
 namespace weft::cuda {
 namespace {
 
-constexpr int kKeys = SdpaOnePass::kKeys, kBlock = SdpaOnePass::kBlock, kPanel = 64;
-constexpr int kPrepare = 256, kThreads = 384, kGroup = 128, kComputers = 2 * kGroup, kWarps = kComputers / kWarp;
+using namespace one_pass;
 
-template <HalfFloat T_, int D_>
-struct PassShape {
-  using T = T_;
-  static constexpr int D = D_, kPanels = D / kPanel, kQueries = 8192 / D, kQueryPanels = kQueries / kPanel;
-  static constexpr int kStages = D == 64 ? 2 : 3, kKeyStages = D == 64 ? 2 : 1;
-  // Whether the product of dv begins with those of dk and dq, instead of while dS is computed. Measured: it gives 64
-  // columns 1.12 and 128 columns 0.92 of the rate.
-  static constexpr bool kTogether = D == 64;
-  using Warp = WarpgroupWarp<T>;
-  using KeyTile = typename Warp::template Tile<kKeys, D>;
-  using QueryTile = typename Warp::template Tile<kQueries, D>;
-  using ScoreTile = typename Warp::template Tile<kKeys, kQueries>;
-  using Scores = float[1][kQueries / 8][4];  // of a thread: [64 keys of its warpgroup, kQueries]
-  using Sums = float[1][D / 8][4];           // [64, D]
-};
+constexpr int kPrepare = 256;  // threads
 
-template <class Z>
-struct PassMemory {
-  alignas(1024) uint16_t k[Z::kKeyStages][Z::KeyTile::kElements];
-  alignas(1024) uint16_t v[Z::kKeyStages][Z::KeyTile::kElements];
-  alignas(1024) uint16_t q[Z::kStages][Z::QueryTile::kElements];
-  alignas(1024) uint16_t dout[Z::kStages][Z::QueryTile::kElements];
-  alignas(1024) uint16_t ds[Z::kStages][Z::ScoreTile::kElements];
-  alignas(16) float lse[Z::kStages][Z::kQueries];
-  alignas(16) float delta[Z::kStages][Z::kQueries];
-  uint64_t keys_full[Z::kKeyStages], keys_empty[Z::kKeyStages], q_full[Z::kStages], dout_full[Z::kStages],
-      empty[Z::kStages], ds_full[Z::kStages], ds_empty[Z::kStages];
-  int item[Z::kKeyStages];  // -1: there is none
-};
-
-struct Problem {
-  SdpaSizes z;
-  int parts, tiles, section, items;
-  float scale_log2;
-  SdpaRows<float> rows;
-  int* counter;
-  float *query_sums, *key_sums, *value_sums;
-  SdpaOperand dk, dv;
-};
-struct Maps {
-  CUtensorMap q, k, v, dout;
-};
-
-// Where the values of a query are among those of its tile: a thread of Computer has four neighbours of 16.
-__device__ __forceinline__ int PlaceOf(int query) {
-  return (query & ~15) | (query & 6) << 1 | (query & 8) >> 2 | (query & 1);
-}
-
-template <int kStages>
-struct Ring {
-  int stage = 0;
-  uint32_t parity = 0;
-  __device__ __forceinline__ void Advance() {
-    if (++stage == kStages) stage = 0, parity ^= 1;
-  }
-};
-
-// The work of an item: the steps through the tiles of queries [first_tile, end_tile) of the heads [head, end_head).
-template <class Z>
-struct Item {
-  int b, g, head, end_head, key, first_tile, end_tile;
-
-  __device__ __forceinline__ Item(const Problem& p, int number) {
-    int pairs = p.z.B * p.z.G * p.parts, group = number / (p.section * p.tiles),
-        inside = number % (p.section * p.tiles);
-    int wide = min(p.section, pairs - group * p.section), pair = group * p.section + inside % wide;
-    int part = pair % p.parts;
-    g = pair / p.parts % p.z.G, b = pair / p.parts / p.z.G;
-    key = inside / wide * kKeys;  // the first keys are seen by the most queries, so their items come first
-    int first = p.z.FirstHead(g), heads = p.z.EndHead(g) - first;
-    head = first + heads * part / p.parts, end_head = first + heads * (part + 1) / p.parts;
-    first_tile = p.z.FirstQuery(key) / Z::kQueries, end_tile = (p.z.T + Z::kQueries - 1) / Z::kQueries;
-    if (p.z.FirstQuery(key) >= p.z.T) end_tile = first_tile;
-  }
-  __device__ __forceinline__ bool has_work() const { return head < end_head && first_tile < end_tile; }
-};
-
-template <class Z>
-struct Loader {
-  PassMemory<Z>& s;
-  const Maps& maps;
-  const Problem& p;
-  Ring<Z::kStages> ring{};
-  Ring<Z::kKeyStages> keys{};
-
-  template <int kRows>
-  __device__ __forceinline__ void Load(uint16_t* to, const CUtensorMap& map, uint64_t* barrier, int row, int head,
-                                       int b) {
+// A thread's 32 sums of a block of 64 rows and columns.
+__device__ __forceinline__ void AddFours(float* to, const float (*c)[4]) {
 #pragma unroll
-    for (int panel = 0; panel < Z::kPanels; panel++)
-      LoadTile(to + panel * kRows * kPanel, &map, barrier, panel * kPanel, row, head, b);
+  for (int n = 0; n < 8; n++)
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to + n * (4 * kGroup)), "f"(c[n][0]),
+                 "f"(c[n][1]), "f"(c[n][2]), "f"(c[n][3])
+                 : "memory");
+}
+__device__ __forceinline__ void StoreFours(float* to, const float (*c)[4]) {
+#pragma unroll
+  for (int n = 0; n < 8; n++)
+    __stcg(reinterpret_cast<float4*>(to + n * (4 * kGroup)), make_float4(c[n][0], c[n][1], c[n][2], c[n][3]));
+}
+__device__ __forceinline__ void AddSums(const float* from, float (&c)[8][4]) {
+#pragma unroll
+  for (int n = 0; n < 8; n++) {
+    float4 sum = __ldcg(reinterpret_cast<const float4*>(from + n * (4 * kGroup)));
+    c[n][0] += sum.x, c[n][1] += sum.y, c[n][2] += sum.z, c[n][3] += sum.w;
   }
-
-  __device__ void Run() {
-    for (int number = int(blockIdx.x);; keys.Advance()) {
-      Await(&s.keys_empty[keys.stage], keys.parity ^ 1);
-      bool has = number < p.items;
-      s.item[keys.stage] = has ? number : -1;
-      if (!has) return Arrive(&s.keys_full[keys.stage]);
-      Item<Z> item(p, number);
-      uint64_t* full = &s.keys_full[keys.stage];
-      ArriveExpecting(full, 2 * sizeof s.k[0]);
-      Load<kKeys>(s.k[keys.stage], maps.k, full, item.key, item.g, item.b);
-      Load<kKeys>(s.v[keys.stage], maps.v, full, item.key, item.g, item.b);
-      for (int head = item.head; head < item.end_head; head++)
-        for (int tile = item.first_tile; tile < item.end_tile; tile++) LoadQueries(item.b, head, tile * Z::kQueries);
-      number = int(gridDim.x) + atomicAdd(p.counter, 1);
-    }
-  }
-  __device__ __forceinline__ void LoadQueries(int b, int head, int query) {
-    constexpr uint32_t kRowBytes = sizeof s.lse[0];
-    int i = ring.stage;
-    int64_t at = p.rows.At(p.z, b, head) + query;
-    Await(&s.empty[i], ring.parity ^ 1);
-    ArriveExpecting(&s.q_full[i], sizeof s.q[0] + kRowBytes);
-    Load<Z::kQueries>(s.q[i], maps.q, &s.q_full[i], query, head, b);
-    LoadBytes(s.lse[i], p.rows.lse + at, &s.q_full[i], kRowBytes);
-    ArriveExpecting(&s.dout_full[i], sizeof s.dout[0] + kRowBytes);
-    Load<Z::kQueries>(s.dout[i], maps.dout, &s.dout_full[i], query, head, b);
-    LoadBytes(s.delta[i], p.rows.delta + at, &s.dout_full[i], kRowBytes);
-    ring.Advance();
-  }
-};
-
-__device__ __forceinline__ void AddFour(float* to, const float (&x)[4]) {
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]),
-               "f"(x[3])
-               : "memory");
 }
 
 // Lets each of four neighbours have the value number l % 4 of all four, in their order.
@@ -198,12 +89,12 @@ struct Computer {
   int lane;
   Ring<Z::kStages> ring{};  // of queries, and of cotangents
   Ring<Z::kKeyStages> keys{};
-  float* share = nullptr;  // where the share of dq of the latest tile is added up
+  uint32_t turn = 0;       // how many shares of dq have been added, in an order
+  float* share = nullptr;  // where that of the latest tile is added, in any order
 
   static __device__ __forceinline__ int Group() { return int(threadIdx.x) / kGroup - 1; }
-  static __device__ __forceinline__ int WarpRow() {
-    return (int(threadIdx.x) / kWarp - 4) * 16;
-  }  // of the block's keys
+  // The first of the block's keys that are this warp's.
+  static __device__ __forceinline__ int WarpRow() { return (int(threadIdx.x) / kWarp - 4) * 16; }
 
   // The values of the queries of this thread's elements n and n + 1.
   __device__ __forceinline__ float4 RowsOf(const float* of_tile, int n) const {
@@ -271,10 +162,28 @@ struct Computer {
     Warp::template MultiplyLeftTransposed<kKeys>(typename Z::ScoreTile{s.ds[stage]}, Z::kQueryPanels > 1 ? row : 0,
                                                  k_tile, Z::kPanels > 1 ? row : 0, dq);
   }
-  __device__ __forceinline__ void AddQueries(int stage, const float (&dq)[1][8][4]) const {
+  // Adds this warpgroup's share of a tile's dq, whose cotangents are in this stage.
+  __device__ __forceinline__ void AddQueries(int stage, float (&dq)[1][8][4]) {
     Release(&s.ds_empty[stage]);
-#pragma unroll
-    for (int n = 0; n < 8; n++) AddFour(share + n * (4 * kGroup), dq[0][n]);
+    if constexpr (Z::kOrdered)
+      AddInTurn(dq);
+    else
+      AddFours(share, dq[0]);
+  }
+  // The first block stores its share, the last one rounds the sum.
+  __device__ __forceinline__ void AddInTurn(float (&dq)[1][8][4]) {
+    Await(&s.turn[Group()][turn & 1], turn >> 1 & 1);
+    const Turn& t = s.turn_of[Group()][turn & 1];
+    float* sums = t.sums + int(threadIdx.x) % kGroup * 4;
+    if (!t.dq) {
+      t.has_sums ? AddFours(sums, dq[0]) : StoreFours(sums, dq[0]);
+    } else {
+      if (t.has_sums) AddSums(sums, dq[0]);
+      StoreBlock<T>(dq[0], float(p.z.scale), t.dq, p.dq.row, t.rows);
+    }
+    __syncwarp();
+    Release(&s.added[Group()][turn & 1]);
+    turn++;
   }
   // Puts the cotangents of this warp's keys into shared memory.
   __device__ __forceinline__ void PutCotangents(const Operand& ds) const {
@@ -326,16 +235,16 @@ struct Computer {
   // All steps of an item.
   __device__ __forceinline__ void Walk(const Item<Z>& item, const typename Z::KeyTile& k_tile,
                                        const typename Z::KeyTile& v_tile, Sums& dk, Sums& dv) {
-    int first = item.first_tile * Z::kQueries, tiles = item.end_tile - item.first_tile, tile = 0;
-    int hidden = item.key - p.z.shift - first;
+    constexpr int kStep = Z::kOrdered ? -Z::kQueries : Z::kQueries;
+    int first = item.TileOf(0) * Z::kQueries, hidden = item.key - p.z.shift - first, i = 0;
     float* of_head = ShareOf(item.b, item.head, first);
     Step<true>(hidden, of_head, k_tile, v_tile, dk, dv);
     for (int heads = item.end_head - item.head;;) {
-      if (++tile == tiles) {
+      if (++i == item.tiles) {
         if (--heads == 0) break;
-        tile = 0, of_head += int64_t(p.z.PaddedT()) * Z::D;
+        i = 0, of_head += int64_t(p.z.PaddedT()) * Z::D;
       }
-      Step<false>(hidden - tile * Z::kQueries, of_head + tile * (Z::kQueries * Z::D), k_tile, v_tile, dk, dv);
+      Step<false>(hidden - i * kStep, of_head + i * (Z::kQueries * Z::D), k_tile, v_tile, dk, dv);
     }
     float dq[1][8][4];  // [64, 64], of the last step
     int before = ring.stage == 0 ? Z::kStages - 1 : ring.stage - 1;
@@ -344,19 +253,21 @@ struct Computer {
     AddQueries(before, dq);
   }
 
+  // Sums with an order are kept for each part.
+  __device__ __forceinline__ void AddParts(const Item<Z>& item, int first, const Sums& dk, const Sums& dv) const {
+    int64_t head = (int64_t(Z::kOrdered ? item.part : 0) * p.z.B + item.b) * p.z.G + item.g;
+    int64_t row = head * (p.tiles * (kKeys / kBlock)) + first / kBlock;
+    int64_t at = row * Z::kPanels * (kBlock * kBlock) + int(threadIdx.x) % kGroup * 4;
+#pragma unroll
+    for (int panel = 0; panel < Z::kPanels; panel++, at += kBlock * kBlock) {
+      const float(*k)[4] = dk[0] + 8 * panel, (*v)[4] = dv[0] + 8 * panel;
+      Z::kOrdered ? StoreFours(p.key_sums + at, k) : AddFours(p.key_sums + at, k);
+      Z::kOrdered ? StoreFours(p.value_sums + at, v) : AddFours(p.value_sums + at, v);
+    }
+  }
   __device__ __forceinline__ void Store(const Item<Z>& item, const Sums& dk, const Sums& dv) const {
     int first = item.key + Group() * kBlock, rows = p.z.S - first;
-    if (p.parts > 1) {
-      if (!item.has_work()) return;
-      int64_t row = (int64_t(item.b) * p.z.G + item.g) * (p.tiles * (kKeys / kBlock)) + first / kBlock;
-      int64_t at = row * Z::kPanels * (kBlock * kBlock) + int(threadIdx.x) % kGroup * 4;
-#pragma unroll
-      for (int n = 0; n < Z::D / 8; n++) {
-        AddFour(p.key_sums + at + n * (4 * kGroup), dk[0][n]);
-        AddFour(p.value_sums + at + n * (4 * kGroup), dv[0][n]);
-      }
-      return;
-    }
+    if (p.parts > 1) return AddParts(item, first, dk, dv);
     uint16_t *to_k = p.dk.At<uint16_t>(item.b, first, item.g), *to_v = p.dv.At<uint16_t>(item.b, first, item.g);
 #pragma unroll
     for (int panel = 0; panel < Z::kPanels; panel++) {
@@ -408,82 +319,104 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int i = 0; i < Z::kStages; i++)
       InitBarrier(&s.q_full[i], 1), InitBarrier(&s.dout_full[i], 1), InitBarrier(&s.empty[i], kWarps),
           InitBarrier(&s.ds_full[i], kWarps), InitBarrier(&s.ds_empty[i], kWarps);
-    for (int i = 0; i < Z::kKeyStages; i++) InitBarrier(&s.keys_full[i], 1), InitBarrier(&s.keys_empty[i], kWarps);
+    for (int i = 0; i < Z::kKeyStages; i++)
+      InitBarrier(&s.keys_full[i], 1), InitBarrier(&s.keys_empty[i], Z::kOrdered ? kWarps + 3 : kWarps);
+    for (int i = 0; i < 2; i++) {
+      InitBarrier(&s.told[i], 1);
+      for (int slot = 0; slot < 2; slot++)
+        InitBarrier(&s.turn[i][slot], 1), InitBarrier(&s.added[i][slot], kGroup / kWarp);
+    }
     PublishBarriers();
   }
   __syncthreads();
   if (threadIdx.x < kGroup) {
     LowerRegisters<24>();
     if (threadIdx.x == 0) Loader<Z>{s, maps, p}.Run();
+    if constexpr (Z::kOrdered) {
+      if (threadIdx.x == kWarp || threadIdx.x == 2 * kWarp) TurnKeeper<Z>{s, p}.Give(int(threadIdx.x) / kWarp - 1);
+      if (threadIdx.x == 3 * kWarp) TurnKeeper<Z>{s, p}.Tell();
+    }
   } else {
     RaiseRegisters<240>();
     Computer<Z>{s, p, Lane()}.Run();
   }
 }
 
-// Fills 64 of the rows of SdpaRows, 8 in each warp, and sets a share of `count` sums to 0, and the counter.
+// Fills 64 of the rows of SdpaRows, 8 in each warp, and sets 16 `zeros` bytes to 0: the counters, and sums in any
+// order. If sums have an order, no block comes to tiles that see no key, so dq is set here.
 template <class Z>
-__global__ void __launch_bounds__(kPrepare) Prepare(SdpaSizes z, SdpaOperand out, SdpaOperand lse, SdpaOperand dout,
-                                                    SdpaRows<float> rows, float* sums, int64_t count, int* counter) {
+__global__ void __launch_bounds__(kPrepare)
+    Prepare(const __grid_constant__ Problem p, SdpaOperand out, SdpaOperand lse, SdpaOperand dout, int64_t zeros) {
   constexpr int kLanes = Z::D / 8, kTogether = kWarp / kLanes, kTurns = 8 / kTogether;  // lanes of a row
-  int head = int(blockIdx.x) % z.H, chunks = z.PaddedT() / kBlock, chunk = int(blockIdx.x) / z.H % chunks;
-  int b = int(blockIdx.x) / z.H / chunks, lane = Lane(), column = lane % kLanes * 8;
+  int head = int(blockIdx.x) % p.z.H, chunks = p.z.PaddedT() / kBlock, chunk = int(blockIdx.x) / p.z.H % chunks;
+  int b = int(blockIdx.x) / p.z.H / chunks, lane = Lane(), column = lane % kLanes * 8;
   int first = chunk * kBlock + int(threadIdx.x) / kWarp * 8 + lane / kLanes;
+  bool is_seen = !Z::kOrdered || p.LastKeyTile(chunk * kBlock / Z::kQueries * Z::kQueries, Z::kQueries) >= 0;
   uint4 o[kTurns], d[kTurns];
 #pragma unroll
   for (int i = 0; i < kTurns; i++) {
-    int query = min(first + i * kTogether, z.T - 1);
+    int query = min(first + i * kTogether, p.z.T - 1);
     o[i] = *reinterpret_cast<const uint4*>(out.At<uint16_t>(b, query, head) + column);
     d[i] = *reinterpret_cast<const uint4*>(dout.At<uint16_t>(b, query, head) + column);
+    if (!is_seen) *reinterpret_cast<uint4*>(p.dq.At<uint16_t>(b, query, head) + column) = {};
   }
-  int64_t at = (int64_t(blockIdx.x) * kPrepare + threadIdx.x) * 4, step = int64_t(gridDim.x) * kPrepare * 4;
-  for (; at < count; at += step) *reinterpret_cast<float4*>(sums + at) = {};
-  if (blockIdx.x == 0 && threadIdx.x == 0) *counter = 0;
+  for (int64_t at = blockIdx.x * kPrepare + threadIdx.x; at < zeros; at += int64_t(gridDim.x) * kPrepare)
+    reinterpret_cast<int4*>(p.counter)[at] = {};
 #pragma unroll
   for (int i = 0; i < kTurns; i++) {
     int query = first + i * kTogether;
     float delta = DotOf<typename Z::T>(o[i], d[i]);
 #pragma unroll
     for (int lanes = 1; lanes < kLanes; lanes *= 2) delta += __shfl_xor_sync(~0u, delta, lanes);
-    if (column == 0) PutRow(z, lse, rows, b, head, query, delta);
+    if (column == 0) PutRow(p.z, lse, p.rows, b, head, query, delta);
   }
 }
 
-// The sums of one operand [B, heads, rows, D], and the tensor that they are rounded to.
+// Sums of [B, heads, rows, D] in one or more parts, and the tensor that they are rounded to.
 struct Rounding {
   const float* sums;
+  SdpaOperand to;
   float scale;
-  SdpaOperand out;
-  int heads, rows, row_blocks;
-  int64_t blocks;  // of 64 rows and columns
+  int parts, heads, rows, row_blocks, blocks;  // blocks of 64 rows and columns: of a head's rows, and of a part
 
-  Rounding(const float* from, double factor, const TensorView& to, int blocks_of_head)
+  Rounding(const Problem& p, const float* from, const TensorView& out, double factor, int num_parts, int padded)
       : sums(from),
+        to(OperandOf(out)),
         scale(float(factor)),
-        out(OperandOf(to)),
-        heads(int(to.dim(2).extent)),
-        rows(int(to.dim(1).extent)),
-        row_blocks(blocks_of_head),
-        blocks(to.dim(0).extent * heads * row_blocks * (to.dim(3).extent / kPanel)) {}
+        parts(num_parts),
+        heads(int(out.dim(2).extent)),
+        rows(int(out.dim(1).extent)),
+        row_blocks(padded / kBlock),
+        blocks(p.z.B * heads * row_blocks * (p.z.D / kPanel)) {}
 };
 struct Roundings {
-  Rounding dq, dk, dv;
+  Rounding of[3];
 };
 
+// A block of threads takes 64 rows and columns.
 template <class Z>
-__global__ void __launch_bounds__(kGroup) RoundSums(const __grid_constant__ Roundings all) {
-  const Rounding& r = blockIdx.y == 0 ? all.dq : blockIdx.y == 1 ? all.dk : all.dv;
-  int panel = int(blockIdx.x) % Z::kPanels, at = int(blockIdx.x) / Z::kPanels, row = at % r.row_blocks * kBlock;
+__global__ void __launch_bounds__(kGroup) RoundSums(const __grid_constant__ Roundings all, int first) {
+  const Rounding& r = all.of[first + blockIdx.y];
+  int block = int(blockIdx.x), panel = block % Z::kPanels, at = block / Z::kPanels, row = at % r.row_blocks * kBlock;
   int head = at / r.row_blocks % r.heads, b = at / r.row_blocks / r.heads;
-  if (blockIdx.x >= r.blocks || row >= r.rows) return;
-  const float* from = r.sums + int64_t(blockIdx.x) * (kBlock * kBlock) + int(threadIdx.x) * 4;
-  float c[8][4];
-#pragma unroll
-  for (int n = 0; n < 8; n++) {
-    float4 x = *reinterpret_cast<const float4*>(from + n * (4 * kGroup));
-    c[n][0] = x.x, c[n][1] = x.y, c[n][2] = x.z, c[n][3] = x.w;
-  }
-  StoreBlock<typename Z::T>(c, r.scale, r.out.At<uint16_t>(b, row, head) + panel * kPanel, r.out.row, r.rows - row);
+  if (block >= r.blocks || row >= r.rows) return;
+  float c[8][4] = {};
+  for (int part = 0; part < r.parts; part++)
+    AddSums(r.sums + (int64_t(part) * r.blocks + block) * (kBlock * kBlock) + threadIdx.x * 4, c);
+  StoreBlock<typename Z::T>(c, r.scale, r.to.At<uint16_t>(b, row, head) + panel * kPanel, r.to.row, r.rows - row);
+}
+// Rounds what the blocks of the pass have not: dq in any order, and dk and dv in parts.
+template <class Z>
+void Round(const KernelCall& call, const Problem& p) {
+  int parts = Z::kOrdered ? p.parts : 1, keys = p.tiles * kKeys;
+  Roundings all{{{p, p.query_sums, call.out[0], p.z.scale, 1, p.z.PaddedT()},
+                 {p, p.key_sums, call.out[1], p.z.scale, parts, keys},
+                 {p, p.value_sums, call.out[2], 1, parts, keys}}};
+  int first = Z::kOrdered ? 1 : 0, end = p.parts > 1 ? 3 : 1;
+  if (first == end) return;
+  int blocks = std::max(first == 0 ? all.of[0].blocks : 0, end == 3 ? all.of[1].blocks : 0);
+  RoundSums<Z><<<dim3(unsigned(blocks), unsigned(end - first)), kGroup, 0, DeviceOf(call).stream()>>>(all, first);
+  WEFT_CUDA_LAUNCHED("sdpa_grad: round sums");
 }
 
 // Describes q, k, v or dout [B, rows, heads, D] in boxes of `rows` rows and 64 columns of a head.
@@ -506,9 +439,11 @@ Problem ProblemOf(const KernelCall& call, const SdpaOnePass& cut) {
           .scale_log2 = float(z.scale * kLog2E),
           .rows = {floats(0), floats(0) + int64_t(z.B) * z.H * z.PaddedT()},
           .counter = reinterpret_cast<int*>(workspace + cut.counter),
+          .added = reinterpret_cast<int*>(workspace + cut.added),
           .query_sums = floats(cut.query_sums),
           .key_sums = floats(cut.key_sums),
           .value_sums = floats(cut.value_sums),
+          .dq = OperandOf(call.out[0]),
           .dk = OperandOf(call.out[1]),
           .dv = OperandOf(call.out[2])};
 }
@@ -517,40 +452,40 @@ template <class Z>
 void Run(const KernelCall& call, const SdpaOnePass& cut) {
   cudaStream_t stream = DeviceOf(call).stream();
   Problem p = ProblemOf<Z>(call, cut);
-  int64_t rows = int64_t(p.z.B) * p.z.H * p.z.PaddedT(), sums = int64_t((cut.bytes - cut.query_sums) / sizeof(float));
+  int64_t rows = int64_t(p.z.B) * p.z.H * p.z.PaddedT();
   Prepare<Z><<<unsigned(rows / kBlock), kPrepare, 0, stream>>>(
-      p.z, OperandOf(call.in[3]), OperandOf(call.in[4]), OperandOf(call.in[5]), p.rows, p.query_sums, sums, p.counter);
+      p, OperandOf(call.in[3]), OperandOf(call.in[4]), OperandOf(call.in[5]), int64_t(cut.zeros / sizeof(int4)));
   WEFT_CUDA_LAUNCHED("sdpa_grad: rows");
   Maps maps{MapOf(call.in[0], Z::kQueries), MapOf(call.in[1], kKeys), MapOf(call.in[2], kKeys),
             MapOf(call.in[5], Z::kQueries)};
   constexpr int kBytes = int(sizeof(PassMemory<Z>));
   WEFT_CUDA(cudaFuncSetAttribute(OnePass<Z>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
-  int blocks = std::min(cut.items, DeviceOf(call).multiprocessors()), of_keys = cut.tiles * (kKeys / kBlock);
+  int blocks = std::min(cut.items, DeviceOf(call).multiprocessors());
   OnePass<Z><<<unsigned(blocks), kThreads, kBytes, stream>>>(maps, p);
   WEFT_CUDA_LAUNCHED("sdpa_grad: one pass");
-  Roundings all{.dq = {p.query_sums, p.z.scale, call.out[0], p.z.PaddedT() / kBlock},
-                .dk = {p.key_sums, p.z.scale, call.out[1], of_keys},
-                .dv = {p.value_sums, 1, call.out[2], of_keys}};
-  RoundSums<Z>
-      <<<dim3(unsigned(std::max(all.dq.blocks, all.dk.blocks)), cut.parts > 1 ? 3 : 1), kGroup, 0, stream>>>(all);
-  WEFT_CUDA_LAUNCHED("sdpa_grad: round sums");
+  Round<Z>(call, p);
 }
 
+template <HalfFloat T, bool kOrdered>
+void RunAs(const KernelCall& call, const SdpaOnePass& cut) {
+  call.in[0].dim(3).extent == 64 ? Run<PassShape<T, 64, kOrdered>>(call, cut)
+                                 : Run<PassShape<T, 128, kOrdered>>(call, cut);
+}
 template <HalfFloat T>
 void RunAs(const KernelCall& call, const SdpaOnePass& cut) {
-  call.in[0].dim(3).extent == 64 ? Run<PassShape<T, 64>>(call, cut) : Run<PassShape<T, 128>>(call, cut);
+  cut.ordered ? RunAs<T, true>(call, cut) : RunAs<T, false>(call, cut);
 }
 
 }  // namespace
 
-bool GradSdpaInOnePass(const KernelCall& call) {
+bool RunsInOnePass(const KernelCall& call) {
+  return kWarpgroups && SdpaOnePass(call).takes && DeviceOf(call).capability() == 90;
+}
+void GradSdpaInOnePass(const KernelCall& call) {
   if constexpr (kWarpgroups) {
     SdpaOnePass cut(call);
-    if (!cut.takes || DeviceOf(call).capability() != 90) return false;
     call.in[0].dtype == DType::kBF16 ? RunAs<BF16>(call, cut) : RunAs<F16>(call, cut);
-    return true;
   }
-  return false;
 }
 
 }  // namespace weft::cuda

@@ -15,9 +15,12 @@
 namespace weft::cuda {
 namespace {
 
+// A plan is for Hopper.
+bool TakesOnePass(const KernelCall& call) { return SdpaOnePass(call).takes; }
+
 constexpr SdpaKernels kPlanned[] = {
     {.backend = SdpaBackend::kCudnn, .refuses = CudnnRefusesShape, .workspace = CudnnExpectedWorkspace},
-    {.backend = SdpaBackend::kFlash, .refuses = FlashRefusesShape, .workspace = FlashWorkspace},
+    {.backend = SdpaBackend::kFlash, .refuses = FlashRefusesShape, .workspace = FlashWorkspace, .leads = TakesOnePass},
     {.backend = SdpaBackend::kPlain,
      .refuses = PlainRefuses,
      .workspace = SdpaRowsWorkspace,
@@ -37,6 +40,13 @@ const SdpaKernels* Preferred(SdpaTable table, const KernelCall& call) {
   for (const SdpaKernels& kernels : table)
     if (Name(kernels.backend) == name) return &kernels;
   Fail(fmt::format("attention on CUDA: there is no backend \"{}\"; expected cudnn, flash or plain", name));
+}
+
+bool Leads(const SdpaKernels& kernels, const KernelCall& call) { return kernels.leads && kernels.leads(call); }
+const SdpaKernels* Leading(SdpaTable table, const KernelCall& call) {
+  for (const SdpaKernels& kernels : table)
+    if (Leads(kernels, call)) return &kernels;
+  return nullptr;
 }
 
 bool IsAllowed(const KernelCall& call, const SdpaKernels& kernels) { return Allows(*call.attrs, kernels.backend); }
@@ -65,6 +75,7 @@ Choice First(SdpaTable table, const KernelCall& call, size_t scratch) {
     return reason.empty();
   };
   const SdpaKernels* preferred = Preferred(table, call);
+  if (!preferred) preferred = Leading(table, call);
   if (preferred && takes(*preferred)) return choice;
   for (const SdpaKernels& kernels : table)
     if (&kernels != preferred && takes(kernels)) break;
@@ -184,7 +195,9 @@ std::string ExplainSdpa(SdpaTable table, const KernelCall& call) {
                        Refusals(table, call));
   }
   Choice choice = Explained(table, call);
-  return WithReasons(choice.kernels ? Name(choice.kernels->backend) : "no backend", choice.reasons);
+  if (!choice.kernels) return WithReasons("no backend", choice.reasons);
+  std::string name = Name(choice.kernels->backend);
+  return WithReasons(Leads(*choice.kernels, call) ? name + " in one pass" : name, choice.reasons);
 }
 
 const SdpaKernels& ChooseSdpa(SdpaTable table, const KernelCall& call, size_t scratch) {

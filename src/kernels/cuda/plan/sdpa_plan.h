@@ -3,9 +3,9 @@
 //
 // The candidates of a call are those that its SdpaBackends allow and that do not refuse it. The choice among them:
 // 1. The backend that the context's numerics name, or else the one in WEFT_SDPA, which tests set. No time counts then.
-// 2. With kernels.deterministic, the first in the order of the table.
-// 3. The fastest, if the context has the times of all (sdpa_measure.h), else the first in the order of the table.
-//    Without the device, as in `weft plan`, the choice stays open.
+// 2. With kernels.deterministic, one that leads, or else the first in the order of the table.
+// 3. The fastest, if the context has the times of all (sdpa_measure.h), else as with kernels.deterministic. Without the
+//    device, as in `weft plan`, the choice stays open.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -28,6 +28,8 @@ struct SdpaKernels {
   void (*backward)(const KernelCall&) = nullptr;
   // It is no candidate for the fastest in calls of more operations, as SdpaOperations counts them.
   double most_operations = std::numeric_limits<double>::infinity();
+  // Whether it comes first where no time counts, as it takes less than the others; null: never.
+  bool (*leads)(const KernelCall&) = nullptr;
 
   void Run(const KernelCall& call) const { (IsSdpaGrad(call) ? backward : forward)(call); }
 };
@@ -44,7 +46,8 @@ SdpaTable PlannedSdpa();
 // it. `scratch` is the bytes of workspace that the backend may use, or SIZE_MAX while the workspace is being planned.
 const SdpaKernels& ChooseSdpa(SdpaTable table, const KernelCall& call, size_t scratch);
 // Returns which backend runs the call and why, for example "plain (cudnn: f64 is neither bf16 nor f16; flash: ...)",
-// "flash (412 us; cudnn: 530 us)", or "cudnn or flash, whichever takes less time on the GPU".
+// "flash (412 us; cudnn: 530 us)", or "cudnn or flash, whichever takes less time on the GPU". One that leads is
+// "flash in one pass".
 std::string ExplainSdpa(SdpaTable table, const KernelCall& call);
 // Returns the bytes that the choice needs; if it is open, the most that a candidate needs.
 size_t SdpaWorkspace(SdpaTable table, const KernelCall& call);

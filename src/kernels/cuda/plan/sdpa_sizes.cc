@@ -18,6 +18,7 @@ constexpr int kLeastKeys = 64;    // of a part
 
 constexpr int64_t kSectionBytes = int64_t(32) << 20;  // of L2's 50 MiB
 constexpr int kLeastItems = 4 * kProcessors;          // fewer leave multiprocessors idle at the end
+constexpr int kLeastHeads = kProcessors / 3;          // so that about three blocks of a head begin together
 
 }  // namespace
 
@@ -85,20 +86,34 @@ bool FlashSumsQueries(const KernelCall& call) {
 SdpaOnePass::SdpaOnePass(const KernelCall& call) {
   SdpaSizes z(call);
   bool empty = z.B == 0 || z.T == 0 || z.S == 0 || z.H == 0 || z.G == 0;
-  takes = FlashSumsQueries(call) && !HasOptions(call) && (z.D == 64 || z.D == 128) && z.E == z.D && z.wide && !empty;
+  bool half = IsSdpaGrad(call) && IsHalf(call.in[0].dtype);
+  takes = half && !HasOptions(call) && (z.D == 64 || z.D == 128) && z.E == z.D && z.wide && !empty;
   if (!takes) return;
+  ordered = IsDeterministic(call);
+  counter = SdpaRowsBytes(call);
+  Cut(z);
+  Place(z);
+}
+// In a section blocks of one head wait for each other, so with an order it has more heads.
+void SdpaOnePass::Cut(const SdpaSizes& z) {
   tiles = int(CeilDiv(z.S, kKeys));
   int64_t heads = int64_t(z.B) * z.G;
-  if (heads * tiles < kLeastItems) parts = std::min(z.group, z.H);
+  if (ordered || heads * tiles < kLeastItems) parts = std::clamp(z.group, 1, z.H);
   int64_t of_head = int64_t(z.T) * z.D * std::max(z.group / parts, 1) * 8;  // bytes of q, dout, and dq in f32
-  section = int(std::clamp<int64_t>(kSectionBytes / of_head, 1, heads * parts));
+  int64_t wanted = std::max<int64_t>(kSectionBytes / of_head, ordered ? kLeastHeads : 1);
+  section = int(std::min(wanted, heads * parts));
   items = int(heads * parts * tiles);
-  size_t of_keys = parts > 1 ? size_t(heads) * size_t(tiles) * kKeys * size_t(z.D) * sizeof(float) : 0;
-  counter = SdpaRowsBytes(call);
-  query_sums = counter + 16;
-  key_sums = query_sums + size_t(z.B) * size_t(z.H) * size_t(z.PaddedT()) * size_t(z.D) * sizeof(float);
-  value_sums = key_sums + of_keys;
-  bytes = value_sums + of_keys;
+}
+void SdpaOnePass::Place(const SdpaSizes& z) {
+  size_t of_queries = size_t(z.B) * size_t(z.H) * size_t(z.PaddedT()) * size_t(z.D);
+  size_t of_keys = parts > 1 ? size_t(z.B) * size_t(z.G) * size_t(tiles) * kKeys * size_t(z.D) : 0;
+  if (ordered) of_keys *= size_t(parts);
+  added = counter + 16;
+  query_sums = added + (ordered ? CeilDiv(of_queries / (kBlock * kBlock) * sizeof(int), size_t(16)) * 16 : 0);
+  key_sums = query_sums + of_queries * sizeof(float);
+  value_sums = key_sums + of_keys * sizeof(float);
+  bytes = value_sums + of_keys * sizeof(float);
+  zeros = (ordered ? query_sums : bytes) - counter;
 }
 
 size_t SegmentRangeBytes(const KernelCall& call) {

@@ -89,15 +89,20 @@ struct SdpaSplit {
 struct SdpaOnePass {
   static constexpr int kKeys = 128, kBlock = 64;
 
-  bool takes = false;  // whether shapes and dtypes fit; without kernels.deterministic, because sums come in any order
-  int parts = 1;       // more than one add up dk and dv too
-  int tiles = 0;       // of keys
-  int section = 1;     // KV heads' parts whose items are worked on together, so that L2 serves their queries
+  bool takes = false;    // whether shapes and dtypes fit
+  bool ordered = false;  // whether sums have an order, with kernels.deterministic; otherwise blocks add in any order
+  int parts = 1;         // more than one add up dk and dv too
+  int tiles = 0;         // of keys
+  int section = 1;       // KV heads' parts whose items are worked on together
   int items = 0;
-  // Offsets in the workspace, which begins with the rows of SdpaRows. The counter and the sums are 0 at first.
-  size_t counter = 0, query_sums = 0, key_sums = 0, value_sums = 0, bytes = 0;
+  // Offsets in the workspace, which begins with the rows of SdpaRows. `zeros` bytes from the counter on are 0 at first.
+  size_t counter = 0, added = 0, query_sums = 0, key_sums = 0, value_sums = 0, bytes = 0, zeros = 0;
 
   explicit SdpaOnePass(const KernelCall& grad_call);
+
+ private:
+  void Cut(const SdpaSizes& z);
+  void Place(const SdpaSizes& z);
 };
 
 }  // namespace weft::cuda
