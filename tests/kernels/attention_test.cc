@@ -97,12 +97,10 @@ class AllowTf32 {
 // worst of many. That is also the relative error of a probability. Rounding the probability and v adds as much again.
 constexpr double kTf32 = 4 * 0x1p-11;
 
-void Check(Rng& rng, const Problem& p, DType dtype, bool tf32 = false) {
-  AllowTf32 allow(tf32);
+void Check(const Problem& p, Tensors& t, DType dtype, bool tf32) {
   SCOPED_TRACE(testing::Message() << (tf32 ? "tf32" : Name(dtype)) << " B=" << p.B << " T=" << p.T << " S=" << p.S
                                   << " H=" << p.H << " G=" << p.G << " D=" << p.D << " causal=" << p.causal
                                   << " offset=" << p.causal_offset);
-  Tensors t(rng, p, dtype);
   Attrs attrs{{"causal", p.causal}, {"causal_offset", p.causal_offset}, {"scale", 1 / std::sqrt(double(p.D))}};
   RunKernel(Op::kSdpa, attrs, {&t.q, &t.k, &t.v}, {&t.out, &t.lse});
   RunKernel(Op::kSdpaGrad, attrs, {&t.q, &t.k, &t.v, &t.out, &t.lse, &t.dout}, {&t.dq, &t.dk, &t.dv});
@@ -118,6 +116,12 @@ void Check(Rng& rng, const Problem& p, DType dtype, bool tf32 = false) {
   ExpectClose(t.dq, want.dq, 2 * compute + 6 * rounding, 2);
   ExpectClose(t.dk, want.dk, 2 * compute + 6 * rounding, spread + 1);
   ExpectClose(t.dv, want.dv, 2 * compute + 2 * rounding, spread + 1);
+}
+
+void Check(Rng& rng, const Problem& p, DType dtype, bool tf32 = false) {
+  AllowTf32 allow(tf32);
+  Tensors t(rng, p, dtype);
+  Check(p, t, dtype, tf32);
 }
 
 TEST(Sdpa, ForwardAndBackwardFollowTheFormula) {
@@ -258,6 +262,27 @@ TEST(Sdpa, LargeScoresDoNotOverflow) {
   Answer want = Naive(p, t);
   ExpectClose(t.out, want.out, 5e-3);  // scores near 3000 bring an f32 error of 2e-4 into the exponent
   ExpectClose(t.lse, want.lse, 1e-6);
+}
+
+// The scores of all keys are near -128, so those of keys after the last one, which tiles fill with 0, would have
+// probabilities of infinity. Their gradients must not reach those of queries.
+TEST(Sdpa, AllScoresMayBeLow) {
+  Rng rng(52);
+  bool gpu = KindUnderTest() == DeviceKind::kCuda;
+  for (DType dtype : {DType::kBF16, DType::kF16})
+    for (int64_t D : {64, 80, 128})
+      for (bool deterministic : {true, false})
+        for (const char* backend : {"", "flash"}) {
+          if (*backend && !gpu) continue;
+          Problem p{1, 70, 129, 2, 1, D, false, 0};
+          p.dense_heads = true;
+          Tensors t(rng, p, dtype);
+          for (int64_t i = 0; i < t.q.count(); i++) t.q.Set(i, -128 / std::sqrt(double(D)));
+          for (int64_t i = 0; i < t.k.count(); i++) t.k.Set(i, 1 + t.k.Get(i) / 64);
+          SharedContext().set_numerics({.deterministic = deterministic, .attention = backend});
+          Check(p, t, dtype, /*tf32=*/false);
+          SharedContext().set_numerics({});
+        }
 }
 
 TEST(Rope, RotatesPairsByGlobalPosition) {

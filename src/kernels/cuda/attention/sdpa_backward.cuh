@@ -89,14 +89,16 @@ struct GradKVBlock {
   __device__ __forceinline__ void Differentiate(Scores& p, Scores& ds, const float* lse, int begin) const {
     const float* delta = lse + kQueries;
     float scale_log2 = float(z.scale * kLog2E);
-    bool edge = first + kKeys - 1 > begin + z.shift;  // some query does not see some key
+    // Some query does not see some key, or some keys do not exist: their scores of 0 may be so much more than those of
+    // real keys that the gradients would not be finite.
+    bool edge = first + kKeys - 1 > begin + z.shift || rows < kKeys;
 #pragma unroll
     for (int n = 0; n < Warp::Blocks(kQueries); n++)
 #pragma unroll
       for (int e = 0; e < 2; e++) {
         int i = Warp::Column(n, e) + Warp::FirstColumn();
         float row_lse = lse[i], row_delta = delta[i];
-        int last_seen = begin + i + z.shift - first - warp_row - Warp::FirstRow();
+        int last_seen = min(begin + i + z.shift - first, rows - 1) - warp_row - Warp::FirstRow();
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll

@@ -5,14 +5,14 @@
 //
 // One warpgroup copies by tensor maps, two compute 64 keys each. P and dS are in the registers where the products of dV
 // and dK take them. dS goes to shared memory too, from which both warpgroups compute a part of dQ, which they add to
-// sums in f32: in any order, or, with kernels.deterministic, in that of keys. Blocks are persistent, so that the next
-// keys arrive while these are worked on. The ladder has what was measured (tests/bench/ladder/README.md).
+// sums in f32: in any order, or, with kernels.deterministic, in that of keys. Blocks are persistent, and with 64
+// columns the next keys arrive while these are worked on. The ladder has what was measured
+// (tests/bench/ladder/README.md).
 #include <array>
 
 #include "weft/kernels/common/nest.h"
 #include "weft/kernels/cuda/attention/sdpa_choice.h"
 #include "weft/kernels/cuda/attention/sdpa_one_pass.cuh"
-#include "weft/kernels/cuda/attention/sdpa_scores.cuh"
 #include "weft/kernels/cuda/device/device.h"
 
 namespace weft::cuda {
@@ -21,58 +21,6 @@ namespace {
 using namespace one_pass;
 
 constexpr int kPrepare = 256;  // threads
-
-// A thread's 32 sums of a block of 64 rows and columns.
-__device__ __forceinline__ void AddFours(float* to, const float (*c)[4]) {
-#pragma unroll
-  for (int n = 0; n < 8; n++)
-    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to + n * (4 * kGroup)), "f"(c[n][0]),
-                 "f"(c[n][1]), "f"(c[n][2]), "f"(c[n][3])
-                 : "memory");
-}
-__device__ __forceinline__ void StoreFours(float* to, const float (*c)[4]) {
-#pragma unroll
-  for (int n = 0; n < 8; n++)
-    __stcg(reinterpret_cast<float4*>(to + n * (4 * kGroup)), make_float4(c[n][0], c[n][1], c[n][2], c[n][3]));
-}
-__device__ __forceinline__ void AddSums(const float* from, float (&c)[8][4]) {
-#pragma unroll
-  for (int n = 0; n < 8; n++) {
-    float4 sum = __ldcg(reinterpret_cast<const float4*>(from + n * (4 * kGroup)));
-    c[n][0] += sum.x, c[n][1] += sum.y, c[n][2] += sum.z, c[n][3] += sum.w;
-  }
-}
-
-// Lets each of four neighbours have the value number l % 4 of all four, in their order.
-__device__ __forceinline__ void TransposeFour(uint32_t (&r)[4], int lane) {
-#pragma unroll
-  for (int step = 1; step <= 2; step *= 2) {
-    bool upper = lane & step;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      if (i & step) continue;
-      uint32_t got = __shfl_xor_sync(~0u, upper ? r[i] : r[i + step], step);
-      (upper ? r[i] : r[i + step]) = got;
-    }
-  }
-}
-// Stores a block of 64 rows and columns that a warpgroup holds, of which at most `rows` rows exist.
-template <HalfFloat T>
-__device__ __forceinline__ void StoreBlock(const float (*c)[4], float scale, uint16_t* to, int64_t stride, int rows) {
-  int lane = Lane(), row = int(threadIdx.x) % kGroup / kWarp * 16 + lane / 4;
-#pragma unroll
-  for (int half = 0; half < 2; half++)
-#pragma unroll
-    for (int n = 0; n < 8; n += 4) {
-      uint32_t r[4];
-#pragma unroll
-      for (int i = 0; i < 4; i++) r[i] = PackPair<T>(scale * c[n + i][2 * half], scale * c[n + i][2 * half + 1]);
-      TransposeFour(r, lane);
-      int at = row + 8 * half;
-      if (at < rows)
-        *reinterpret_cast<uint4*>(to + at * stride + 8 * (n + lane % 4)) = make_uint4(r[0], r[1], r[2], r[3]);
-    }
-}
 
 // One of the threads that compute. Element [n][2 h + e] of its scores is key FirstRow() + 8 h of its warp, query
 // 8 n + FirstColumn() + e of the tile.
@@ -89,8 +37,8 @@ struct Computer {
   int lane;
   Ring<Z::kStages> ring{};  // of queries, and of cotangents
   Ring<Z::kKeyStages> keys{};
-  uint32_t turn = 0;       // how many shares of dq have been added, in an order
-  float* share = nullptr;  // where that of the latest tile is added, in any order
+  uint32_t turn = 0;  // how many shares of dq have been added, in an order
+  int share = 0;      // the block of sums to which that of the latest tile is added, in any order
 
   static __device__ __forceinline__ int Group() { return int(threadIdx.x) / kGroup - 1; }
   // The first of the block's keys that are this warp's.
@@ -118,6 +66,16 @@ struct Computer {
 #pragma unroll
       for (int r = 0; r < 4; r++)
         if (8 * n + (r & 1) < hidden + 8 * (r >> 1)) c[0][n][r] = 0;
+  }
+  // Sets the cotangents of keys that do not exist to 0. Their scores are 0, which may be so much more than those of
+  // real keys that these cotangents are not finite.
+  __device__ __forceinline__ void HideAbsentKeys(Operand& ds) const {
+    int left = s.left[keys.stage] - WarpRow() - Warp::FirstRow();
+#pragma unroll
+    for (int k = 0; k < Z::kQueries / 16; k++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        if (8 * (i & 1) >= left) ds[k][i] = 0;
   }
   __device__ __forceinline__ void Cotangents(const Scores& c, Scores& ds) const {
 #pragma unroll
@@ -149,10 +107,9 @@ struct Computer {
     if (lane == 0) Arrive(barrier);
   }
 
-  // Where this warpgroup's share of dq is added up: 64 queries of a tile, or 64 columns.
-  __device__ __forceinline__ float* ShareOf(int b, int head, int query) const {
-    int64_t row = ((int64_t(b) * p.z.H + head) * p.z.PaddedT() + query) / kBlock;
-    return p.query_sums + (row * Z::kPanels + Group()) * (kBlock * kBlock) + int(threadIdx.x) % kGroup * 4;
+  // The block of sums of this warpgroup's share of dq: 64 queries of a tile, or 64 columns.
+  __device__ __forceinline__ int ShareOf(int b, int head, int query) const {
+    return ((b * p.z.H + head) * (p.z.PaddedT() / kBlock) + query / kBlock) * Z::kPanels + Group();
   }
   // Begins the share of dq of the tile whose cotangents are in this stage.
   __device__ __forceinline__ void BeginQueries(int stage, uint32_t parity, const typename Z::KeyTile& k_tile,
@@ -168,7 +125,7 @@ struct Computer {
     if constexpr (Z::kOrdered)
       AddInTurn(dq);
     else
-      AddFours(share, dq[0]);
+      AddFours(p.query_sums + int64_t(share) * (kBlock * kBlock) + int(threadIdx.x) % kGroup * 4, dq[0]);
   }
   // The first block stores its share, the last one rounds the sum.
   __device__ __forceinline__ void AddInTurn(float (&dq)[1][8][4]) {
@@ -199,7 +156,7 @@ struct Computer {
 
   // One tile of queries, and dq of the one before, so that neither warpgroup waits for the other's cotangents.
   template <bool kFirst>
-  __device__ __forceinline__ void Step(int hidden, float* next_share, const typename Z::KeyTile& k_tile,
+  __device__ __forceinline__ void Step(int hidden, int next_share, const typename Z::KeyTile& k_tile,
                                        const typename Z::KeyTile& v_tile, Sums& dk, Sums& dv) {
     asm volatile("" : "+r"(lane));  // what depends on it is computed in each step, as registers are scarce
     Warp with(nullptr);
@@ -218,6 +175,7 @@ struct Computer {
     Warp::template Wait<Z::kTogether ? 0 : 1>(ds);
     Cotangents(c, ds);
     ToOperand(ds, of_ds);
+    if (s.left[keys.stage] < kKeys) HideAbsentKeys(of_ds);
     PutCotangents(of_ds);
     float dq[1][8][4];  // [64, 64]
     if constexpr (!kFirst) BeginQueries(before, stage == 0 ? ring.parity ^ 1 : ring.parity, k_tile, dq);
@@ -237,14 +195,14 @@ struct Computer {
                                        const typename Z::KeyTile& v_tile, Sums& dk, Sums& dv) {
     constexpr int kStep = Z::kOrdered ? -Z::kQueries : Z::kQueries;
     int first = item.TileOf(0) * Z::kQueries, hidden = item.key - p.z.shift - first, i = 0;
-    float* of_head = ShareOf(item.b, item.head, first);
+    int of_head = ShareOf(item.b, item.head, first);
     Step<true>(hidden, of_head, k_tile, v_tile, dk, dv);
     for (int heads = item.end_head - item.head;;) {
       if (++i == item.tiles) {
         if (--heads == 0) break;
-        i = 0, of_head += int64_t(p.z.PaddedT()) * Z::D;
+        i = 0, of_head += p.z.PaddedT() / kBlock * Z::kPanels;
       }
-      Step<false>(hidden - i * kStep, of_head + i * (Z::kQueries * Z::D), k_tile, v_tile, dk, dv);
+      Step<false>(hidden - i * kStep, of_head + 2 * i, k_tile, v_tile, dk, dv);
     }
     float dq[1][8][4];  // [64, 64], of the last step
     int before = ring.stage == 0 ? Z::kStages - 1 : ring.stage - 1;
@@ -280,6 +238,7 @@ struct Computer {
     for (;; keys.Advance()) {
       Await(&s.keys_full[keys.stage], keys.parity);
       int number = s.item[keys.stage];
+      __syncwarp();  // all lanes have read it
       if (number < 0) return;
       Item<Z> item(p, number);
       typename Z::KeyTile k_tile{s.k[keys.stage]}, v_tile{s.v[keys.stage]};
@@ -290,25 +249,6 @@ struct Computer {
     }
   }
 };
-
-// The sum of the products of eight neighbours.
-template <HalfFloat T>
-__device__ __forceinline__ float DotOf(const uint4& x, const uint4& y) {
-  const T *a = reinterpret_cast<const T*>(&x), *b = reinterpret_cast<const T*>(&y);
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < 8; i++) sum += Widen(a[i]) * Widen(b[i]);
-  return sum;
-}
-
-// Keeps lse and delta of a query as SdpaRows has them, but at the query's place in its tile.
-__device__ __forceinline__ void PutRow(const SdpaSizes& z, const SdpaOperand& lse, const SdpaRows<float>& rows, int b,
-                                       int head, int query, float delta) {
-  int64_t at = rows.At(z, b, head) + PlaceOf(query);
-  float value = query < z.T ? *lse.At<float>(b, query, head) : -INFINITY;
-  rows.lse[at] = value == -INFINITY ? INFINITY : value * float(kLog2E);
-  rows.delta[at] = query < z.T ? delta : 0;
-}
 
 template <class Z>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -419,11 +359,15 @@ void Round(const KernelCall& call, const Problem& p) {
   WEFT_CUDA_LAUNCHED("sdpa_grad: round sums");
 }
 
-// Describes q, k, v or dout [B, rows, heads, D] in boxes of `rows` rows and 64 columns of a head.
-CUtensorMap MapOf(const TensorView& x, int rows) {
-  const SdpaOperand at = OperandOf(x);
-  return TensorMapOf(x.data, std::array{x.dim(3).extent, x.dim(1).extent, x.dim(2).extent, x.dim(0).extent},
-                     std::array{at.row, at.head, at.batch}, std::array{kPanel, rows, 1, 1});
+// Describes q, k, v and dout [B, rows, heads, D] in boxes of a tile's rows and 64 columns of a head.
+template <class Z>
+Maps MapsOf(const KernelCall& call) {
+  auto map = [](const TensorView& x, int rows) {
+    SdpaOperand at = OperandOf(x);
+    return TensorMapOf(x.data, std::array{x.dim(3).extent, x.dim(1).extent, x.dim(2).extent, x.dim(0).extent},
+                       std::array{at.row, at.head, at.batch}, std::array{kPanel, rows, 1, 1});
+  };
+  return {map(call.in[0], Z::kQueries), map(call.in[1], kKeys), map(call.in[2], kKeys), map(call.in[5], Z::kQueries)};
 }
 
 template <class Z>
@@ -456,12 +400,10 @@ void Run(const KernelCall& call, const SdpaOnePass& cut) {
   Prepare<Z><<<unsigned(rows / kBlock), kPrepare, 0, stream>>>(
       p, OperandOf(call.in[3]), OperandOf(call.in[4]), OperandOf(call.in[5]), int64_t(cut.zeros / sizeof(int4)));
   WEFT_CUDA_LAUNCHED("sdpa_grad: rows");
-  Maps maps{MapOf(call.in[0], Z::kQueries), MapOf(call.in[1], kKeys), MapOf(call.in[2], kKeys),
-            MapOf(call.in[5], Z::kQueries)};
   constexpr int kBytes = int(sizeof(PassMemory<Z>));
   WEFT_CUDA(cudaFuncSetAttribute(OnePass<Z>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
   int blocks = std::min(cut.items, DeviceOf(call).multiprocessors());
-  OnePass<Z><<<unsigned(blocks), kThreads, kBytes, stream>>>(maps, p);
+  OnePass<Z><<<unsigned(blocks), kThreads, kBytes, stream>>>(MapsOf<Z>(call), p);
   WEFT_CUDA_LAUNCHED("sdpa_grad: one pass");
   Round<Z>(call, p);
 }

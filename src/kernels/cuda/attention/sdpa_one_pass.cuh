@@ -1,7 +1,8 @@
 // What a block of attention's gradient in one pass (sdpa_one_pass.cu) works on: shared memory, items, who copies them,
-// and the order in which blocks add to dq. Requires code for sm_90a.
+// the order in which blocks add to dq, and sums. Requires code for sm_90a.
 #pragma once
 #include "weft/kernels/cuda/attention/sdpa_rows.h"
+#include "weft/kernels/cuda/attention/sdpa_scores.cuh"
 #include "weft/kernels/cuda/attention/sdpa_warpgroup.cuh"
 #include "weft/kernels/cuda/loops/tensor_tiles.cuh"
 
@@ -48,6 +49,7 @@ struct PassMemory {
       empty[Z::kStages], ds_full[Z::kStages], ds_empty[Z::kStages], turn[2][2], added[2][2], told[2];
   Turn turn_of[2][2];       // of each warpgroup: of even and odd steps
   int item[Z::kKeyStages];  // -1: there is none
+  int left[Z::kKeyStages];  // keys of the item and after it
 };
 
 struct Problem {
@@ -130,6 +132,7 @@ struct Loader {
       s.item[keys.stage] = has ? number : -1;
       if (!has) return Arrive(&s.keys_full[keys.stage]);
       Item<Z> item(p, number);
+      s.left[keys.stage] = p.z.S - item.key;
       uint64_t* full = &s.keys_full[keys.stage];
       ArriveExpecting(full, 2 * sizeof s.k[0]);
       Load<kKeys>(s.k[keys.stage], maps.k, full, item.key, item.g, item.b);
@@ -215,5 +218,80 @@ struct TurnKeeper {
     });
   }
 };
+
+// ---- sums in the order in which a warpgroup holds them ----
+
+// A thread's 32 sums of a block of 64 rows and columns.
+__device__ __forceinline__ void AddFours(float* to, const float (*c)[4]) {
+#pragma unroll
+  for (int n = 0; n < 8; n++)
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to + n * (4 * kGroup)), "f"(c[n][0]),
+                 "f"(c[n][1]), "f"(c[n][2]), "f"(c[n][3])
+                 : "memory");
+}
+__device__ __forceinline__ void StoreFours(float* to, const float (*c)[4]) {
+#pragma unroll
+  for (int n = 0; n < 8; n++)
+    __stcg(reinterpret_cast<float4*>(to + n * (4 * kGroup)), make_float4(c[n][0], c[n][1], c[n][2], c[n][3]));
+}
+__device__ __forceinline__ void AddSums(const float* from, float (&c)[8][4]) {
+#pragma unroll
+  for (int n = 0; n < 8; n++) {
+    float4 sum = __ldcg(reinterpret_cast<const float4*>(from + n * (4 * kGroup)));
+    c[n][0] += sum.x, c[n][1] += sum.y, c[n][2] += sum.z, c[n][3] += sum.w;
+  }
+}
+
+// Lets each of four neighbours have the value number l % 4 of all four, in their order.
+__device__ __forceinline__ void TransposeFour(uint32_t (&r)[4], int lane) {
+#pragma unroll
+  for (int step = 1; step <= 2; step *= 2) {
+    bool upper = lane & step;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if (i & step) continue;
+      uint32_t got = __shfl_xor_sync(~0u, upper ? r[i] : r[i + step], step);
+      (upper ? r[i] : r[i + step]) = got;
+    }
+  }
+}
+// Stores a block of 64 rows and columns that a warpgroup holds, of which at most `rows` rows exist.
+template <HalfFloat T>
+__device__ __forceinline__ void StoreBlock(const float (*c)[4], float scale, uint16_t* to, int64_t stride, int rows) {
+  int lane = Lane(), row = int(threadIdx.x) % kGroup / kWarp * 16 + lane / 4;
+#pragma unroll
+  for (int half = 0; half < 2; half++)
+#pragma unroll
+    for (int n = 0; n < 8; n += 4) {
+      uint32_t r[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++) r[i] = PackPair<T>(scale * c[n + i][2 * half], scale * c[n + i][2 * half + 1]);
+      TransposeFour(r, lane);
+      int at = row + 8 * half;
+      if (at < rows)
+        *reinterpret_cast<uint4*>(to + at * stride + 8 * (n + lane % 4)) = make_uint4(r[0], r[1], r[2], r[3]);
+    }
+}
+
+// ---- values of a query ----
+
+// The sum of the products of eight neighbours.
+template <HalfFloat T>
+__device__ __forceinline__ float DotOf(const uint4& x, const uint4& y) {
+  const T *a = reinterpret_cast<const T*>(&x), *b = reinterpret_cast<const T*>(&y);
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 8; i++) sum += Widen(a[i]) * Widen(b[i]);
+  return sum;
+}
+
+// Keeps lse and delta of a query as SdpaRows has them, but at the query's place in its tile.
+__device__ __forceinline__ void PutRow(const SdpaSizes& z, const SdpaOperand& lse, const SdpaRows<float>& rows, int b,
+                                       int head, int query, float delta) {
+  int64_t at = rows.At(z, b, head) + PlaceOf(query);
+  float value = query < z.T ? *lse.At<float>(b, query, head) : -INFINITY;
+  rows.lse[at] = value == -INFINITY ? INFINITY : value * float(kLog2E);
+  rows.delta[at] = query < z.T ? delta : 0;
+}
 
 }  // namespace weft::cuda::one_pass
