@@ -80,7 +80,9 @@ void AlgorithmCache::Tune(Entry& entry, const Product& p, const ProductKey& key,
   // Waits for the work of all streams before it takes the lock: a collective may wait for a rank that waits for the
   // lock, and while a collective runs the library may wait for it when it loads a kernel.
   device_.SynchronizeStreams();
-  AlgorithmFile::Lock lock(file_);
+  // After one wait in vain others would be too: who holds the lock hangs.
+  AlgorithmFile::Lock lock(file_, patience_);
+  if (!lock.held()) patience_ = std::chrono::milliseconds(0);
   known_ = file_.Read();
   if (Recall(entry, key, memory)) return;  // another rank has just timed it
   // If C is D, every launch would add to it again, so the results go to other memory.

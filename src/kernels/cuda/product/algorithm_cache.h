@@ -50,7 +50,8 @@ class AlgorithmCache {
   bool tune_;
   AlgorithmTimes times_;
   AlgorithmFile file_;
-  std::optional<AlgorithmMap> known_;  // the content of the file, read on first use
+  std::chrono::milliseconds patience_ = CacheFile::Lock::kLongestWait;  // with which it waits for the file's lock
+  std::optional<AlgorithmMap> known_;                                   // the content of the file, read on first use
   absl::node_hash_map<ProductKey, Entry> entries_;
 };
 

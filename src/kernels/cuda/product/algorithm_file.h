@@ -25,7 +25,8 @@ class AlgorithmFile {
 
   // Under the lock, one rank times a product and all multiply by the same algorithm.
   struct Lock : CacheFile::Lock {
-    explicit Lock(const AlgorithmFile& file) : CacheFile::Lock(file.file_) {}
+    explicit Lock(const AlgorithmFile& file, std::chrono::milliseconds longest = kLongestWait)
+        : CacheFile::Lock(file.file_, longest) {}
   };
 
  private:
