@@ -86,16 +86,22 @@ TEST_F(AttentionChoice, DeterministicRunsTakeCudnnsBackwardInParts) {
 }
 
 // On Hopper the gradient in one pass is faster than cuDNN's, and gives the same bits in every run if it is asked to.
+// For few keys and heads of 128 columns it is not.
 TEST_F(AttentionChoice, TheOnePassLeads) {
+  std::string cudnn = frontend_ ? "cudnn" : "flash (" + Cudnn("") + ")";
   for (DType dtype : {DType::kBF16, DType::kF16})
-    for (int64_t size : {64, 128}) {
+    for (auto [size, tokens] : {std::pair(64, 64), std::pair(128, 4096), std::pair(128, 2048)}) {
+      bool leads = tokens != 2048;
+      tokens_ = tokens, options_ = {};
       context_.set_numerics({});
-      EXPECT_EQ(Explain(Op::kSdpaGrad, dtype, size), "flash in one pass");
-      EXPECT_EQ(Explain(Op::kSdpa, dtype, size), frontend_ ? "cudnn" : "flash (" + Cudnn("") + ")");
-      context_.set_numerics({.attention = "cudnn"});
-      EXPECT_EQ(Explain(Op::kSdpaGrad, dtype, size), frontend_ ? "cudnn" : "flash in one pass (" + Cudnn("") + ")");
+      EXPECT_EQ(Explain(Op::kSdpaGrad, dtype, size), leads ? "flash in one pass" : cudnn);
+      EXPECT_EQ(Explain(Op::kSdpa, dtype, size), cudnn);
       context_.set_numerics({.attention = "plain"});
       EXPECT_EQ(Explain(Op::kSdpaGrad, dtype, size), "plain");
+      context_.set_numerics({});
+      options_ = {{"backends", int64_t(0b101)}};
+      std::string others = Explain(Op::kSdpaGrad, dtype, size);
+      EXPECT_TRUE(others.starts_with(frontend_ ? "cudnn" : "plain")) << others;
     }
 }
 

@@ -258,7 +258,7 @@ const std::vector<Field>& Fields() {
       {KEY(kernels.activation_grads, "fused: on GPUs, the product before the gradient of a GELU (the form with tanh) or SwiGLU computes that gradient too, before its result is written: GELU in 16 bits, SwiGLU in bf16 on sm_90 with sizes that the tiles divide; other products and gradients stay two kernels")},
       {KEY(kernels.logits, "GiB of logits that a GPU holds at a time, where the product that makes them is fused with the loss and its gradient; more take less time, as each part of them but the first reads and writes the gradient of that product's weights"),
        .bounds = {.low = 0, .high = 1e6, .low_open = true}},
-      {KEY(kernels.attention, "backend of attention on a GPU, if it takes the call; auto: the first of cudnn, flash, plain, or the fastest if kernels.deterministic is false")},
+      {KEY(kernels.attention, "backend of attention on a GPU, if it takes the call; auto: the first of cudnn, flash, plain, but on Hopper flash where its gradient in one pass takes less time, or the fastest if kernels.deterministic is false")},
 
       {KEY(optimizer.name, "the update rule"), .choices = NamesOf(OptimizerRules())},
       {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},

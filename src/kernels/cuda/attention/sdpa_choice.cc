@@ -42,8 +42,11 @@ void Flash(const KernelCall& call) {
   bool fits = split.takes && split.bytes <= call.workspace_bytes;
   fits ? SdpaFewQueries(call, split) : FlashKernelsOf(call).forward(call);
 }
-bool FlashLeads(const KernelCall& call) {
-  return call.context->Has(DeviceKind::kCuda) ? RunsInOnePass(call) : SdpaOnePass(call).takes;
+// Without a device, as in a plan, the call is for Hopper.
+bool MayRunInOnePass(const KernelCall& call) { return !call.context->Has(DeviceKind::kCuda) || RunsInOnePass(call); }
+bool FlashLeads(const KernelCall& call) { return SdpaOnePass(call).leads && MayRunInOnePass(call); }
+size_t FlashBytes(const KernelCall& call) {
+  return MayRunInOnePass(call) ? FlashWorkspace(call) : FlashTilesWorkspace(call);
 }
 void FlashGrad(const KernelCall& call) { FlashKernelsOf(call).backward(call); }
 
@@ -51,7 +54,7 @@ SdpaTable Backends() {
   static const std::array<SdpaKernels, 3> kBackends{kCudnnSdpa,
                                                     SdpaKernels{.backend = SdpaBackend::kFlash,
                                                                 .refuses = FlashRefuses,
-                                                                .workspace = FlashWorkspace,
+                                                                .workspace = FlashBytes,
                                                                 .forward = Flash,
                                                                 .backward = FlashGrad,
                                                                 .leads = FlashLeads},

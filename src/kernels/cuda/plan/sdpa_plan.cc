@@ -16,11 +16,11 @@ namespace weft::cuda {
 namespace {
 
 // A plan is for Hopper.
-bool TakesOnePass(const KernelCall& call) { return SdpaOnePass(call).takes; }
+bool OnePassLeads(const KernelCall& call) { return SdpaOnePass(call).leads; }
 
 constexpr SdpaKernels kPlanned[] = {
     {.backend = SdpaBackend::kCudnn, .refuses = CudnnRefusesShape, .workspace = CudnnExpectedWorkspace},
-    {.backend = SdpaBackend::kFlash, .refuses = FlashRefusesShape, .workspace = FlashWorkspace, .leads = TakesOnePass},
+    {.backend = SdpaBackend::kFlash, .refuses = FlashRefusesShape, .workspace = FlashWorkspace, .leads = OnePassLeads},
     {.backend = SdpaBackend::kPlain,
      .refuses = PlainRefuses,
      .workspace = SdpaRowsWorkspace,
@@ -239,10 +239,12 @@ size_t QuerySumBytes(const KernelCall& call) {
   SdpaSizes z(call);
   return size_t(z.B) * size_t(z.H) * size_t(z.PaddedT()) * size_t(z.D) * sizeof(float);
 }
-size_t FlashWorkspace(const KernelCall& call) {
+size_t FlashTilesWorkspace(const KernelCall& call) {
   size_t of_tiles = SdpaRowsWorkspace(call) + QuerySumBytes(call) + SegmentRangeBytes(call);
-  size_t of_one_pass = IsSdpaGrad(call) ? SdpaOnePass(call).bytes : 0;
-  return std::max({of_tiles, SdpaSplit(call).bytes, of_one_pass});
+  return std::max(of_tiles, SdpaSplit(call).bytes);
+}
+size_t FlashWorkspace(const KernelCall& call) {
+  return std::max(FlashTilesWorkspace(call), IsSdpaGrad(call) ? SdpaOnePass(call).bytes : 0);
 }
 
 std::string FlashRefusesShape(const KernelCall& call) {

@@ -65,9 +65,10 @@ std::string FlashRefusesShape(const KernelCall& call);
 std::string PlainRefuses(const KernelCall& call);
 // The bytes of the sums of dq in f32 if flash adds them up in any order.
 size_t QuerySumBytes(const KernelCall& call);
-// The workspace of plain in bytes, the rows of the backward pass; and that of flash, which has sums and ranges of
-// segments too.
+// The workspace of plain in bytes, the rows of the backward pass; that of flash, which has sums and ranges of segments
+// too; and that of flash where no gradient runs in one pass.
 size_t SdpaRowsWorkspace(const KernelCall& call);
 size_t FlashWorkspace(const KernelCall& call);
+size_t FlashTilesWorkspace(const KernelCall& call);
 
 }  // namespace weft::cuda

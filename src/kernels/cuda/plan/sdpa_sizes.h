@@ -90,6 +90,7 @@ struct SdpaOnePass {
   static constexpr int kKeys = 128, kBlock = 64;
 
   bool takes = false;    // whether shapes and dtypes fit
+  bool leads = false;    // whether it takes less time than other gradients, with an order or without
   bool ordered = false;  // whether sums have an order, with kernels.deterministic; otherwise blocks add in any order
   int parts = 1;         // more than one add up dk and dv too
   int tiles = 0;         // of keys
@@ -101,7 +102,7 @@ struct SdpaOnePass {
   explicit SdpaOnePass(const KernelCall& grad_call);
 
  private:
-  void Cut(const SdpaSizes& z);
+  void Cut(const KernelCall& call, const SdpaSizes& z);
   void Place(const SdpaSizes& z);
 };
 
