@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-// Fills 64 of the rows of SdpaRows, 8 in each warp, and sets 16 `zeros` bytes to 0: the counters, and sums in any
+// Fills 64 of the rows of SdpaRows, 8 in each warp, and sets 16 * zeros bytes to 0: the counters, and sums in any
 // order. If sums have an order, no block comes to tiles that see no key, so dq is set here.
 template <class Z>
 __global__ void __launch_bounds__(kPrepare)

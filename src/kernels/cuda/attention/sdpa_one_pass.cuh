@@ -1,5 +1,5 @@
-// What a block of attention's gradient in one pass (sdpa_one_pass.cu) works on: shared memory, items, who copies them,
-// the order in which blocks add to dq, and sums. Requires code for sm_90a.
+// The parts of a block of sdpa_one_pass.cu besides its products: shared memory, items of work, the thread that loads
+// tiles, the threads that keep the order of sums, and how sums are stored. Requires code for sm_90a.
 #pragma once
 #include "weft/kernels/cuda/attention/sdpa_rows.h"
 #include "weft/kernels/cuda/attention/sdpa_scores.cuh"
@@ -28,7 +28,7 @@ struct PassShape {
   using Sums = float[1][D / 8][4];           // [64, D]
 };
 
-// What a block adds to dq next.
+// The next share of dq that a block adds.
 struct Turn {
   float* sums;    // of a warpgroup's share of a tile: 64 queries or 64 columns
   uint16_t* dq;   // where the last block puts it; null: others follow
