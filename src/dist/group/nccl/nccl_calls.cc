@@ -1,7 +1,6 @@
 #include "weft/dist/group/nccl/nccl_calls.h"
 
 #include <exception>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -61,15 +60,6 @@ Pieces PiecesOf(const Collective& c, int ranks, int me) {
     pieces.receives[size_t((me - c.peer + ranks) % ranks)] = BytesOf(c, c.count);
   }
   return pieces;
-}
-
-// In a gather all ranks get the same piece of the input. In an exchange or shift each rank has a piece of its own.
-void CopyOwn(const Collective& c, const Pieces& pieces, int me, StreamedDevice& device) {
-  auto before = [me](const std::vector<size_t>& bytes) {
-    return std::accumulate(bytes.begin(), bytes.begin() + me, size_t{0});
-  };
-  auto* in = static_cast<const char*>(c.in) + (c.op == CollectiveOp::kAllGatherV ? 0 : before(pieces.sends));
-  device.Copy(static_cast<char*>(c.out) + before(pieces.receives), in, pieces.receives[size_t(me)]);
 }
 
 }  // namespace
@@ -161,7 +151,8 @@ void NcclCalls::Move(const Collective& c) const {
   nccl.Check(result, Name(c.op), comm);
 }
 
-// Moves all pieces in one NCCL group call. A rank's piece for itself is a copy.
+// Moves all pieces in one NCCL group call. A rank's piece for itself is among them: NCCL copies it while it moves the
+// others. A copy of its own would run after them.
 void NcclCalls::Exchange(const Collective& c) const {
   const NcclLibrary& nccl = comm_->library();
   nccl::Communicator* comm = comm_->get();
@@ -176,14 +167,14 @@ void NcclCalls::Exchange(const Collective& c) const {
   };
   for (int r = 0; r < size_; r++) {
     size_t send = pieces.sends[size_t(r)], receive = pieces.receives[size_t(r)];
-    if (r != rank_ && send) call(nccl.Send(in + sent, send, Type::kU8, r, comm, stream));
-    if (r != rank_ && receive) call(nccl.Recv(out + received, receive, Type::kU8, r, comm, stream));
+    bool in_place = r == rank_ && in + sent == out + received;
+    if (send && !in_place) call(nccl.Send(in + sent, send, Type::kU8, r, comm, stream));
+    if (receive && !in_place) call(nccl.Recv(out + received, receive, Type::kU8, r, comm, stream));
     if (c.op != CollectiveOp::kAllGatherV) sent += send;
     received += receive;
   }
   call(nccl.GroupEnd());  // always called, otherwise later calls would never run
   nccl.Check(first, Name(c.op), comm);
-  CopyOwn(c, pieces, rank_, device_);
 }
 
 }  // namespace weft
