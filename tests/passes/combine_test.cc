@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/testing.h"
@@ -275,6 +277,19 @@ TEST(Combine, LeavesGradientsThatHideCollectivesSingle) {
     // JoinRows also joins the four products of each half that give gradients of weights.
     int64_t joined = overlap == OverlapMode::kHalves ? 2 * 9 + 4 : overlap == OverlapMode::kFill ? 6 : 9;
     EXPECT_EQ(products[false] - products[true], joined * kLayers) << Describe(layout);
+  }
+}
+
+// In a block of Llama 8B on four ranks, those of queries, keys and values take as long together as one collective over
+// NVLink. Each of the two of the MLP does too.
+TEST(Combine, JoinsGradientsThatHideOneCollective) {
+  Job job = JobOf("llama", DType::kBF16, DType::kF32);
+  job.model = FindFamily("llama")->configure(
+      {.layers = kLayers, .heads = 32, .kv_heads = 8, .dim = 4096, .ffn = 14336, .vocab = 128, .context = 4096});
+  LocalProgram program = TrainingStep(job.model, OptionsOf(job, {.tp = 4, .sequence_parallel = true})).step();
+  for (auto [bytes, joined] : {std::pair(0.0, 6), {28.0, 8}, {std::numeric_limits<double>::infinity(), 9}}) {
+    Graph combined = Combine(program, GpuKernels(), {.gradient_bytes = bytes}).graph;
+    EXPECT_EQ(Count(program.graph, Op::kEinsum) - Count(combined, Op::kEinsum), joined * kLayers) << bytes;
   }
 }
 

@@ -32,18 +32,23 @@ bool Interleaves(const LocalProgram& program, const Runtime& runtime) {
          (runtime.Interleaves() && std::ranges::any_of(program.graph.nodes, waits));
 }
 
-// Gradients of weights run while collectives do. One that is joined hides one collective where single ones hide
-// several. The other half of a batch hides them all.
-LocalProgram Combined(const LocalProgram& program, const Runtime& runtime) {
-  if (!runtime.context->numerics().combine) return program;
-  bool halves = runtime.overlap == OverlapMode::kHalves, fills = Interleaves(program, runtime) && !halves;
-  LocalProgram combined = Combine(program, runtime.kernels(), {.weight_gradients = !fills});
-  return halves ? JoinRows(combined, runtime.kernels()) : combined;
-}
-
 // How many times as long a GPU takes for a byte of a collective as for one in memory: NVLink moves 220 to 280 GB/s
 // between two to four H200s, and their memory 4,260 GB/s.
 constexpr double kNvlinkTime = 16;
+// The same in NodeTime's unit: on H200s products compute 1.75 times as many FLOPs while memory moves a byte as NodeTime
+// has it, up to 750 TFLOP/s.
+constexpr double kNvlinkNodeTime = 1.75 * kNvlinkTime;
+
+// Gradients of weights run while collectives do. Where joined ones take longer than one collective, single ones would
+// hide several. The other half of a batch hides them all. On CPUs collectives may take as long as all kernels.
+LocalProgram Combined(const LocalProgram& program, const Runtime& runtime) {
+  if (!runtime.context->numerics().combine) return program;
+  bool halves = runtime.overlap == OverlapMode::kHalves, gpu = runtime.device == DeviceKind::kCuda;
+  CombineOptions options;
+  if (Interleaves(program, runtime) && !halves) options.gradient_bytes = gpu ? kNvlinkNodeTime : 0;
+  LocalProgram combined = Combine(program, runtime.kernels(), options);
+  return halves ? JoinRows(combined, runtime.kernels()) : combined;
+}
 
 // On a GPU a product's chunk is at least two waves of tiles of 128 x 256 on the 132 multiprocessors of an H100, because
 // a smaller one wastes more of its last wave.
@@ -56,11 +61,10 @@ LocalProgram Chunked(const LocalProgram& program, const Runtime& runtime) {
   return runtime.overlap == OverlapMode::kChunks ? Chunk(program, options) : program;
 }
 
-// On H200s products compute 1.75 times as many FLOPs while memory moves a byte as NodeTime has it, up to 750 TFLOP/s.
 LocalProgram Interleaved(const LocalProgram& program, const Runtime& runtime) {
   if (!Interleaves(program, runtime)) return program;
   bool gpu = runtime.device == DeviceKind::kCuda;
-  return Interleave(program, gpu ? 1.75 * kNvlinkTime : std::numeric_limits<double>::infinity());
+  return Interleave(program, gpu ? kNvlinkNodeTime : std::numeric_limits<double>::infinity());
 }
 
 struct Pass {

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "weft/core/ir/storage.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/passes/combine/shared_products.h"
 #include "weft/core/passes/made_for.h"
+#include "weft/core/passes/node_time.h"
 #include "weft/core/passes/replacements.h"
 
 namespace weft {
@@ -26,8 +28,8 @@ class Combiner {
     for (const SharedProducts::Family& family : families) {
       for (const Products& products : family.shared) ReplaceShared(products);
       for (const ProductSum& sum : family.sums) ReplaceSum(sum);
-      if (!options.weight_gradients) continue;
-      for (const SharedProducts::Gradients& gradients : products_.GradientsOf(family)) ReplaceGradients(gradients);
+      for (const SharedProducts::Gradients& gradients : products_.GradientsOf(family))
+        if (TimePerByte(gradients) <= options.gradient_bytes) ReplaceGradients(gradients);
     }
     return families.empty() ? program_ : Rebuilt();
   }
@@ -81,6 +83,16 @@ class Combiner {
     put_at_[last].push_back(made.node_ptr());
   }
 
+  // Returns how long the products take for each byte of the operands that they share.
+  static double TimePerByte(const SharedProducts::Gradients& gradients) {
+    double time = 0, bytes = 0;
+    for (const SharedProducts::Gradients::Term& term : gradients.terms) {
+      for (const auto& product : term.products.nodes) time += NodeTime(*product);
+      const Var& shared = term.products.nodes[0]->inputs[1];
+      bytes += double(BytesOf(shared.node().outputs[size_t(shared.index())]));
+    }
+    return time / bytes;
+  }
   // Joins the gradients of weights too, before ranks add them.
   void ReplaceGradients(const SharedProducts::Gradients& gradients) {
     int dim = gradients.dim();

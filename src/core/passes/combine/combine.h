@@ -13,13 +13,18 @@
 // All readers of the results must accept slices. Both the products and the sum of their gradients must be there,
 // because a program without gradients would copy the weights for little gain.
 #pragma once
+#include <limits>
+
 #include "weft/core/ir/local_program.h"
 #include "weft/core/runtime/kernel.h"
 
 namespace weft {
 
 struct CombineOptions {
-  bool weight_gradients = true;  // false: the gradients of weights stay single products, which may run apart
+  // Gradients of weights are joined if together they take at most as long as `gradient_bytes` bytes in memory for each
+  // byte of the operand that they share (node_time.h). Longer ones stay single, and may run while different collectives
+  // do.
+  double gradient_bytes = std::numeric_limits<double>::infinity();
 };
 LocalProgram Combine(const LocalProgram& program, const KernelTable& kernels, const CombineOptions& options = {});
 
