@@ -76,14 +76,38 @@ TEST(Rows, GivePartsOfTheResults) {
   EXPECT_GT(ops, 65);  // elementwise and structural ops, products, reductions and norms
 }
 
-// A position in a sequence decides what these compute.
+// A position decides what these compute.
 TEST(Rows, AreNoneOfOpsThatReadPositions) {
-  for (Op op : {Op::kRope, Op::kDropout, Op::kRandom, Op::kCumSum, Op::kSdpa})
+  for (Op op : {Op::kDropout, Op::kRandom, Op::kCumSum})
     for (const Sample& sample : Record(op).samples(op))
       test::Trace([&] {
         EXPECT_TRUE(InParts(op, sample, sweep::SampleValues(sample, 29)).outputs.empty()) << Name(op);
         return test::Traced{};
       });
+}
+
+// Rotation and attention read the position in a sequence, and dropout of scores that in all dims. So only sequences are
+// rows, and with dropout nothing is.
+TEST(Rows, OfAttentionAreSequences) {
+  int with_rows = 0, with_dropout = 0;
+  for (Op op : {Op::kRope, Op::kSdpa, Op::kSdpaGrad})
+    for (const Sample& sample : Record(op).samples(op)) {
+      std::vector<Tensor> drawn = sweep::SampleValues(sample, 29);
+      bool drops = sample.attrs.Has("p");
+      test::Trace([&] {
+        std::vector<Var> in;
+        for (size_t i = 0; i < drawn.size(); i++)
+          in.push_back(Leaf(fmt::format("in{}", i), drawn[i].dtype(), drawn[i].shape()));
+        Outputs out = CurrentBuilder().Emit(op, sample.attrs, in, Loc::current());
+        EXPECT_FALSE(RowsOfOperand(out[0].node(), 0, 1)) << Name(op) << " of tokens";
+        std::optional<Rows> rows = RowsOfOperand(out[0].node(), 0, 0);
+        EXPECT_FALSE(drops && rows) << Name(op);
+        with_rows += rows.has_value(), with_dropout += drops;
+        return test::Traced{};
+      });
+    }
+  EXPECT_GT(with_rows, 10);
+  EXPECT_GT(with_dropout, 0);
 }
 
 }  // namespace

@@ -17,9 +17,14 @@
 #include "weft/core/ir/verify.h"
 #include "weft/core/ops/equation.h"
 #include "weft/core/ops/ops.h"
+#include "weft/core/passes/combine/combine.h"
+#include "weft/core/passes/of_parameters.h"
+#include "weft/core/passes/parts.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/collective_fault.h"
+#include "weft/dist/group/collectives.h"
 #include "weft/dist/group/mesh.h"
+#include "weft/kernels/cuda/plan/planned_rows.h"
 #include "weft/parallel/step/training_step.h"
 
 namespace weft {
@@ -268,6 +273,69 @@ TEST(Chunk, CutsMayMeet) {
     };
     EXPECT_EQ(made(cut), 2 * made(program)) << Name(op);
     EXPECT_EQ(made(program), 1) << Name(op);
+  }
+}
+
+// Sequences of a batch stay in chunks from the first block to the last one, attention included, so a forward pass has
+// two chains of work. What the backward pass reads as a whole is written where it is joined. Only the first block cuts
+// what the embedding computed: its residual and its normalized rows.
+TEST(Chunk, SequencesNeedNoCopies) {
+  KernelTable table;
+  cuda::AddPlannedRows(table);
+  RegisterCollectives(table, DeviceKind::kCuda);
+  int64_t slices = 0;
+  for (const char* family : {"gpt2", "llama", "neox", "gemma2"})
+    for (const Layout& layout : {Layout{.tp = 2, .sequence_parallel = true},
+                                 {.tp = 2},
+                                 {.dp = 2, .tp = 2, .sequence_parallel = true},
+                                 {.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull}})
+      for (bool combine : {false, true}) {
+        int chunks = 2;
+        Job job = JobOf(family, DType::kF32, int64_t(2) * chunks * layout.dp);
+        job.model = FindFamily(family)->configure(
+            {.layers = 2, .heads = 4, .kv_heads = 2, .dim = 32, .ffn = 48, .vocab = 37, .context = 12});
+        job.model.dropout = 0;  // it reads positions
+        LocalProgram whole = TrainingStep(job.model, OptionsOf(job, layout)).step();
+        if (combine) whole = Combine(whole, table);
+        slices += std::ranges::count_if(whole.graph.nodes, [](const auto& node) { return node->op == Op::kSlice; });
+        LocalProgram cut = Chunk(whole, {.chunks = chunks});
+        std::string what = fmt::format("{} {} {}", family, Describe(layout), combine);
+        Parts parts = FindParts(cut.graph, table);
+        std::vector<bool> of_parameters = OfParameters(cut.graph);
+        int in_chunks = 0, forward = 0, copied = 0, unpacked = 0;
+        for (const auto& node : cut.graph.nodes) {
+          if (node->phase != Phase::kForward) continue;
+          bool part = node->op == Op::kConcat || node->op == Op::kSlice;
+          bool view = parts.slices.contains(node.get()) || parts.joins.contains(node.get());
+          copied += part && !view && !of_parameters[size_t(&node - cut.graph.nodes.data())];
+          unpacked += node->op == Op::kSplit;
+          forward += node->op == Op::kSdpa;
+          in_chunks += node->op == Op::kSdpa && node->outputs[0].global[0] == job.global_batch / chunks;
+        }
+        EXPECT_EQ(forward, chunks * job.model.layers) << what;
+        EXPECT_EQ(in_chunks, forward) << what;
+        EXPECT_LE(copied, 2 * chunks) << what;
+        EXPECT_EQ(unpacked, 0) << what;
+      }
+  EXPECT_GT(slices, 40) << "of joined products";
+}
+
+// A step in chunks of sequences takes the memory of one that only fills.
+TEST(Chunk, SequencesTakeNoMoreMemory) {
+  for (Layout layout : {Layout{.tp = 2, .sequence_parallel = true}, {.tp = 2}, {.dp = 2, .tp = 2}}) {
+    Job job = JobOf("llama", DType::kF32, 4 * layout.dp);
+    job.model = FindFamily("llama")->configure(
+        {.layers = 6, .heads = 4, .kv_heads = 2, .dim = 64, .ffn = 96, .vocab = 37, .context = 64});
+    size_t arena[2] = {};
+    for (bool chunks : {false, true}) {
+      layout.overlap = chunks ? OverlapMode::kChunks : OverlapMode::kFill;
+      testing_::OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+        StepPlans plans =
+            TrainingStep(job.model, OptionsOf(job, layout)).Compile(RuntimeOf(context, mesh, DeviceKind::kCpu));
+        if (context.rank() == 0) arena[chunks] = plans.step.arena_bytes;
+      });
+    }
+    EXPECT_LE(arena[true], arena[false] + arena[false] / 20) << Describe(layout);
   }
 }
 

@@ -23,8 +23,9 @@ enum class Linear : uint8_t {
 struct Dims {
   absl::InlinedVector<std::string, 3> in;
   absl::InlinedVector<std::string, 2> out;
-  std::string blocked{};  // no axis may shard these; operands are replicated there first
-  std::string whole{};    // if one of these is sharded, the fallback is inlined
+  std::string blocked{};    // no axis may shard these; operands are replicated there first
+  std::string whole{};      // if one of these is sharded, the fallback is inlined
+  std::string positions{};  // an element depends on where in these dims it is, besides the operands there
   Linear linear = Linear::kNone;
   ReduceOp reduce = ReduceOp::kSum;
   // Label `merged` has the extent outer * inner, with `outer` major. Split, Merge, and query heads over KV heads use
@@ -121,8 +122,8 @@ struct OpRecord {
   // the einsum, and then the others of this op. kCount: there is none.
   Op with_product = Op::kCount;
   int dy = -1;
-  // Whether Chunk may compute it in parts: its values along a label that it neither contracts nor blocks depend on the
-  // operands there only. Rope and dropout read positions, and losses are not worth the copies.
+  // Whether Chunk may compute it in parts: its values along a label that it neither contracts nor blocks, and whose
+  // positions it does not read, depend on the operands there only. Losses are not worth the copies.
   bool by_rows = false;
 };
 

@@ -40,7 +40,7 @@ void InferRope(Node& node) {
 }
 
 Dims RopeDims(const Node& node) {
-  Dims dims{.in = {"bthd"}, .out = {"bthd"}, .blocked = "d", .linear = Linear::kJoint};
+  Dims dims{.in = {"bthd"}, .out = {"bthd"}, .blocked = "d", .positions = "t", .linear = Linear::kJoint};
   if (node.inputs.size() > 1) dims.in.push_back("b");
   return dims;
 }
@@ -128,7 +128,8 @@ void RegisterAttention(OpTable& t) {
                           .grad = GradRope,
                           .dims = RopeDims,
                           .fallback = FallbackRope,
-                          .samples = SamplesRope};
+                          .samples = SamplesRope,
+                          .by_rows = true};
 }
 
 }  // namespace weft

@@ -123,6 +123,7 @@ void AddFurtherLabels(const Node& node, Dims& dims) {
   if (at.segments >= 0) dims.in.insert(dims.in.end(), {"bt", "bs"});
   if (at.random >= 0) dims.in.insert(dims.in.end(), {"", ""});
   dims.blocked = "sdexyz";
+  dims.positions = at.random >= 0 ? "bth" : "t";
   dims.groups = {{'h', 'g', node.inputs[0].dim(2) / node.inputs[1].dim(2), false}};
 }
 Dims SdpaDims(const Node& node) {
@@ -313,7 +314,8 @@ void RegisterSdpa(OpTable& t) {
                           .samples = SamplesSdpa,
                           .blocks = &kBlocks,
                           .products = 2,
-                          .integers = SdpaIntegers};
+                          .integers = SdpaIntegers,
+                          .by_rows = true};
   t[size_t(Op::kSdpaGrad)] = {.op = Op::kSdpaGrad,
                               .infer = InferSdpaGrad,
                               .dims = SdpaGradDims,
@@ -321,7 +323,8 @@ void RegisterSdpa(OpTable& t) {
                               .samples = SamplesSdpa,
                               .blocks = &kBlocks,
                               .products = 5,
-                              .integers = SdpaIntegers};
+                              .integers = SdpaIntegers,
+                              .by_rows = true};
 }
 
 }  // namespace weft

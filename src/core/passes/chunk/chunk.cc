@@ -58,7 +58,10 @@ class Chunker {
       std::vector<Var> chunks;
       chunks.reserve(made.size());
       for (const auto& chunk : made) chunks.emplace_back(chunk, o);
-      if (links_.IsReadWhole(i, o, chosen_)) now_.Set({&node, o}, Joined(chunks, rows.out[size_t(o)], cut));
+      if (links_.IsView(i, chosen_))
+        MakeWhole(i);
+      else if (links_.IsReadWhole(i, o, chosen_))
+        now_.Set({&node, o}, Joined(chunks, rows.out[size_t(o)], cut));
       made_[{&node, o}] = std::move(chunks);
     }
   }
@@ -108,6 +111,10 @@ class Chunker {
     Node origin = v.node();
     origin.phase = want.phase;
     int64_t start = cut.first(want.chunk), size = cut.size(want.chunk);
+    if (LieInOrder(InfoOf(v), dim, cut, program_.mesh)) {
+      Attrs attrs{{"dim", dim}, {"start", start * cut.pieces}, {"length", cut.rows(want.chunk)}, {"packed", start}};
+      return Emit(MadeFor(origin, Op::kSlice, attrs, {v}, WithExtent(InfoOf(v), dim, cut.rows(want.chunk))));
+    }
     if (cut.pieces == 1) return Slice(v, dim, start, size, origin);
     return MergePieces(Slice(SplitPieces(v, dim, cut.piece(), origin), dim + 1, start, size, origin), dim, origin);
   }
@@ -118,6 +125,9 @@ class Chunker {
 
   Var Joined(std::vector<Var> chunks, int dim, const Cut& cut) {
     const Node& origin = chunks[0].node();
+    ValueInfo whole = WithExtent(InfoOf(chunks[0]), dim, cut.extent);
+    if (LieInOrder(whole, dim, cut, program_.mesh))
+      return Emit(MadeFor(origin, Op::kConcat, {{"dim", dim}, {"packed", 0}}, chunks, std::move(whole)));
     if (cut.pieces == 1) return Concat(chunks, dim, cut.extent, origin);
     for (int j = 0; j < cut.chunks; j++) chunks[size_t(j)] = SplitPieces(chunks[size_t(j)], dim, cut.size(j), origin);
     return MergePieces(Concat(chunks, dim + 1, cut.piece(), origin), dim, origin);

@@ -1,5 +1,5 @@
 // Chunk: computes the rows between collectives of activations in chunks, so that the collectives of one chunk run while
-// another is computed (OverlapMode::kChunks). It serves tensor parallel ranks with one sequence, which has no halves.
+// another is computed (OverlapMode::kChunks).
 //
 //   all_gather x                      all_gather x0, x1
 //   h = gelu(einsum(x, up))     ->    h0 = gelu(einsum(x0, up)), h1 = gelu(einsum(x1, up)), h = concat(h0, h1)
@@ -7,8 +7,10 @@
 //
 // Rows are a dim that nodes keep: the tokens of a sequence, or the sequences of a batch. The labels of the records
 // decide which nodes these are. A region of such nodes begins and ends at a product or a collective. It goes through
-// elementwise ops, norms and products that keep the rows, and from one collective to the next. Attention, losses and
-// gradients of weights contract the rows, so they read whole values.
+// elementwise ops, norms and products that keep the rows, and from one collective to the next. Losses and gradients of
+// weights contract the rows, so they read whole values. Attention does so if the rows are tokens. Sequences are cut
+// where a rank has as many as there are chunks: then a pass is as many chains of nodes, each of which hides the
+// collectives of the others.
 //
 // Where ranks shard the rows, each rank's shard is cut at the same places. So a chunk is gathered and reduced by the
 // same collectives as the whole, with fewer rows, and each rank adds the same terms for an element in the same order.
@@ -16,8 +18,10 @@
 // does so wherever an element is in it.
 //
 // Whole values that other nodes read are joined from their chunks by one copy, and chunks of whole values are copies
-// too. Without options.chunks a product is computed in chunks only if this is expected to save time: the copies must
-// take less time than the part of its collectives that other chunks hide, and its chunks must be large. Chunks of the
+// too, unless a rank's chunks lie in order in its memory, as sequences do: they are packed slices and concats.
+//
+// Without options.chunks a product is computed in chunks only if this is expected to save time: the copies must take
+// less time than the part of its collectives that other chunks hide, and chunks of tokens must be large. Chunks of the
 // backward pass must save more than gradients of weights hide without them (Interleave).
 #pragma once
 #include "weft/core/ir/local_program.h"

@@ -18,8 +18,9 @@ class Chooser {
       : program_(program), options_(options), chunks_(chunks), links_(program), chosen_(program.graph.nodes.size()) {}
 
   void Run() {
-    for (int i = 0; i < links_.size(); i++)
-      if (IsCollective(At(i).op) && links_.serves(i)) Seed(i);
+    for (void (Chooser::*seed)(int) : {&Chooser::SeedSequences, &Chooser::SeedTokens})
+      for (int i = 0; i < links_.size(); i++)
+        if (MovesActivations(i) && !chosen(i)) (this->*seed)(i);
     do Peel();
     while (!options_.chunks && DropCostly());
   }
@@ -30,12 +31,22 @@ class Chooser {
   const Node& At(int i) const { return links_.At(i); }
   bool chosen(int i) const { return chosen_[size_t(i)].has_value(); }
 
-  // Takes the rows of a collective, and of all nodes that share them. The rows of an all_reduce are the first dim that
-  // can be cut.
-  void Seed(int i) {
-    if (chosen(i) || links_.of_parameters(i) || At(i).phase == Phase::kOptimizer) return;
+  bool MovesActivations(int i) const {
+    return IsCollective(At(i).op) && links_.serves(i) && !links_.of_parameters(i) && At(i).phase != Phase::kOptimizer;
+  }
+  static const ValueInfo& OperandOf(const Node& node) {
+    return node.inputs[0].node().outputs[size_t(node.inputs[0].index())];
+  }
+  // These two take the rows of a collective, and of all nodes that share them: the sequences of a batch, or if a rank
+  // has too few of them, their tokens. Those of an all_reduce are the first dim that can be cut.
+  void SeedSequences(int i) {
     const Node& node = At(i);
-    const ValueInfo& in = node.inputs[0].node().outputs[size_t(node.inputs[0].index())];
+    bool keeps_them = node.op == Op::kAllReduce || node.attrs.IntOr("dim", 0) > 0;
+    if (keeps_them && IsRowsOfActivation(node.inputs[0], 0)) Grow(i, 0, OperandOf(node));
+  }
+  void SeedTokens(int i) {
+    const Node& node = At(i);
+    const ValueInfo& in = OperandOf(node);
     if (node.op == Op::kAllGather) return Grow(i, int(node.attrs.Int("dim")), in);
     if (node.op == Op::kReduceScatter) return Grow(i, int(node.attrs.Int("dim")), node.outputs[0]);
     for (int d = 0; node.op == Op::kAllReduce && !chosen(i) && d < int(in.shape.size()); d++)
@@ -139,7 +150,7 @@ class Chooser {
     ChunkCost cost = Cost();
     bool dropped = false;
     for (int i = 0; i < links_.size(); i++)
-      if (chosen(i) && LocalFlops(At(i)) > 0 && (!Fills(At(i)) || !cost.Pays(i)))
+      if (chosen(i) && LocalFlops(At(i)) > 0 && (!Fills(i) || !cost.Pays(i)))
         chosen_[size_t(i)].reset(), dropped = true;
     for (Phase phase : {Phase::kBackward, Phase::kForward})
       if (!dropped && cost.Saving(phase) <= 0) dropped = Drop(phase);
@@ -151,9 +162,11 @@ class Chooser {
       if (chosen(i) && At(i).phase == phase) chosen_[size_t(i)].reset(), dropped = true;
     return dropped;
   }
-  ChunkCost Cost() const { return {links_, program_.mesh, chosen_, chunks_, options_.link_time}; }
-  bool Fills(const Node& product) const {
-    return NumElements(product.outputs[0].shape) / chunks_ >= options_.least_outputs;
+  ChunkCost Cost() const { return {links_, program_.mesh, chosen_, options_.link_time}; }
+  // Whether its chunks are large. Those of sequences stay, because a product between others would join them.
+  bool Fills(int product) const {
+    return chosen_[size_t(product)]->rows.out[0] == 0 ||
+           NumElements(At(product).outputs[0].shape) / chunks_ >= options_.least_outputs;
   }
 
   const LocalProgram& program_;

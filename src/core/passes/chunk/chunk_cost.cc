@@ -13,12 +13,20 @@ double BytesOfValue(const Var& v) { return double(BytesOf(v.node().outputs[size_
 
 }  // namespace
 
+// Two chunks of sequences share no kernel in a pass, so each hides the collectives of the other one. Chunks of tokens
+// meet in attention: there the last one waits for its own.
+double ChunkCost::HiddenPart(int i) const {
+  const auto& [cut, rows] = *chosen_[size_t(i)];
+  return rows.out[0] == 0 ? 1 : 1 - 1.0 / cut.chunks;
+}
+
 // The time to join results that are read whole, and to cut operands that are. Each byte is read and written.
 double ChunkCost::CopyTime(int i) const {
   const Node& node = links_.At(i);
   double bytes = 0;
   for (int o = 0; o < int(node.outputs.size()); o++)
-    if (links_.IsReadWhole(i, o, chosen_)) bytes += double(BytesOf(node.outputs[size_t(o)]));
+    if (links_.IsReadWhole(i, o, chosen_) && !links_.LieInOrder(i, o, chosen_))
+      bytes += double(BytesOf(node.outputs[size_t(o)]));
   for (size_t k = 0; k < node.inputs.size(); k++) {
     const Var& in = node.inputs[k];
     if (chosen_[size_t(i)]->rows.in[k] < 0 || links_.GetsChunks({i, k}, chosen_) ||
@@ -65,21 +73,23 @@ bool ChunkCost::Pays(int product) const {
   double link = LinkTimeAround(product);
   // A product between others hides no collective of its own, but its operands and results stay in chunks.
   if (link == 0) return true;
-  return CopyTime(product) <= hidden_ * std::min(NodeTime(links_.At(product)), link);
+  return CopyTime(product) <= HiddenPart(product) * std::min(NodeTime(links_.At(product)), link);
 }
 
 // Gradients of weights hide collectives of the backward pass as they are, so chunks can only save the rest.
 double ChunkCost::Saving(Phase phase) const {
-  double copies = 0, link = 0, fillers = 0;
+  double copies = 0, link = 0, hidden = 0, fillers = 0;
   for (int i = 0; i < links_.size(); i++) {
     const Node& node = links_.At(i);
     if (node.phase != phase) continue;
     if (phase == Phase::kBackward && LocalFlops(node) > 0 && !links_.serves(i)) fillers += NodeTime(node);
     if (!chosen_[size_t(i)]) continue;
     copies += CopyTime(i);
-    if (IsCollective(node.op)) link += LinkTime(i);
+    if (!IsCollective(node.op)) continue;
+    link += LinkTime(i);
+    hidden += HiddenPart(i) * LinkTime(i);
   }
-  return hidden_ * std::max(link - fillers, 0.0) - copies;
+  return link > fillers ? hidden * (1 - fillers / link) - copies : -copies;
 }
 
 }  // namespace weft

@@ -7,8 +7,8 @@ namespace weft {
 class ChunkCost {
  public:
   // link_time: see ChunkOptions.
-  ChunkCost(const Links& links, const MeshShape& mesh, ChosenChunks chosen, int chunks, double link_time)
-      : links_(links), mesh_(mesh), chosen_(chosen), hidden_(1 - 1.0 / chunks), link_time_(link_time) {}
+  ChunkCost(const Links& links, const MeshShape& mesh, ChosenChunks chosen, double link_time)
+      : links_(links), mesh_(mesh), chosen_(chosen), link_time_(link_time) {}
 
   // Whether the product hides more time of the collectives before and after it than its copies take.
   bool Pays(int product) const;
@@ -16,6 +16,8 @@ class ChunkCost {
   double Saving(Phase phase) const;
 
  private:
+  // The part of the time of the node's collectives that other chunks may hide.
+  double HiddenPart(int i) const;
   double CopyTime(int i) const;
   double LinkTime(int collective) const;
   double LinkTimeAround(int product) const;
@@ -23,7 +25,6 @@ class ChunkCost {
   const Links& links_;
   const MeshShape& mesh_;
   ChosenChunks chosen_;
-  double hidden_;  // the part of a collective's time that other chunks may hide
   double link_time_;
 };
 

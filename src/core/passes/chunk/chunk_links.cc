@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "weft/core/ops/structural.h"
 #include "weft/core/passes/node_time.h"
 #include "weft/core/passes/of_parameters.h"
 
@@ -52,8 +53,23 @@ std::vector<int> Links::Area(int i, ChosenChunks chosen) const {
   return area;
 }
 bool Links::IsReadWhole(int i, int result, ChosenChunks chosen) const {
-  return named(i) || std::ranges::any_of(
-                         readers(i), [&](const Reader& r) { return Result(r) == result && !GetsChunks(r, chosen); });
+  auto reads_whole = [&](const Reader& r) {
+    return !GetsChunks(r, chosen) || (IsView(r.node, chosen) && IsReadWhole(r.node, 0, chosen));
+  };
+  return named(i) ||
+         std::ranges::any_of(readers(i), [&](const Reader& r) { return Result(r) == result && reads_whole(r); });
+}
+bool Links::IsView(int i, ChosenChunks chosen) const {
+  const Node& node = At(i);
+  if (!chosen[size_t(i)] || node.op != Op::kSlice || !IsPacked(node.attrs)) return false;
+  const auto& [cut, rows] = *chosen[size_t(i)];
+  const ValueInfo& whole = node.inputs[0].node().outputs[size_t(node.inputs[0].index())];
+  return GetsChunks({i, 0}, chosen) && weft::LieInOrder(whole, rows.in[0], cut, program_.mesh);
+}
+bool Links::LieInOrder(int i, int result, ChosenChunks chosen) const {
+  const auto& [cut, rows] = *chosen[size_t(i)];
+  return IsView(i, chosen) ||
+         weft::LieInOrder(At(i).outputs[size_t(result)], rows.out[size_t(result)], cut, program_.mesh);
 }
 
 }  // namespace weft

@@ -38,6 +38,10 @@ class Links {
   std::vector<int> After(int i, ChosenChunks chosen) const;   // the nodes that get chunks of it
   std::vector<int> Area(int i, ChosenChunks chosen) const;    // the nodes that are linked with it by chunks
   bool IsReadWhole(int i, int result, ChosenChunks chosen) const;
+  // Whether the node is a slice in chunks, of which the whole is a view too: its operand's chunks lie in order.
+  bool IsView(int i, ChosenChunks chosen) const;
+  // Whether the chunks of the result need no copy to be a whole value.
+  bool LieInOrder(int i, int result, ChosenChunks chosen) const;
 
  private:
   const LocalProgram& program_;

@@ -1,9 +1,11 @@
 #include "weft/core/passes/chunk/chunk_rows.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "weft/core/ir/record.h"
 #include "weft/core/ir/storage.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft {
 namespace {
@@ -19,7 +21,7 @@ std::optional<int> DimOf(const std::string& labels, char label) {
 }
 
 bool IsWhole(const Dims& dims, char label) {
-  return Contains(dims.blocked, label) || Contains(dims.whole, label) ||
+  return Contains(dims.blocked, label) || Contains(dims.whole, label) || Contains(dims.positions, label) ||
          std::ranges::any_of(dims.groups,
                              [label](const Dims::Group& g) { return g.merged == label || g.outer == label; });
 }
@@ -46,6 +48,15 @@ bool MayHaveRows(const Node& node) {
 }
 
 }  // namespace
+
+bool LieInOrder(const ValueInfo& whole, int dim, const Cut& cut, const MeshShape& mesh) {
+  int64_t ranks = 1, row = int64_t(SizeOf(whole.dtype));  // bytes
+  for (int axis : whole.sharding.DimAxes(dim)) ranks *= mesh.sizes[size_t(axis)];
+  for (size_t d = size_t(dim) + 1; d < whole.shape.size(); d++) row *= whole.shape[d];
+  bool first = std::all_of(whole.shape.begin(), whole.shape.begin() + dim, [](int64_t n) { return n == 1; });
+  auto aligned = [&](int j) { return cut.first(j) * row % kSliceAlign == 0; };
+  return first && ranks == cut.pieces && std::ranges::all_of(std::views::iota(0, cut.chunks), aligned);
+}
 
 std::optional<Rows> RowsOfOperand(const Node& node, size_t index, int dim) {
   if (!MayHaveRows(node)) return std::nullopt;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "weft/core/base/mesh_shape.h"
 #include "weft/core/ir/node.h"
 
 namespace weft {
@@ -37,5 +38,9 @@ struct InChunks {
   Cut cut;
   Rows rows;
 };
+
+// Whether a rank's chunks of the value lie one after the other in its memory, so that they are views of the whole
+// value: no dim comes before the rows, and the rank has one of the pieces.
+bool LieInOrder(const ValueInfo& whole, int dim, const Cut& cut, const MeshShape& mesh);
 
 }  // namespace weft
