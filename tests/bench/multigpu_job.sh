@@ -5,14 +5,15 @@
 #
 #   launch      three runs of one step: the time from the start of mpirun to the end of the first step and to the end of the
 #               job, and when each phase of the start ended (docs/guide/logs-and-reports.md)
-#   replays     REPLAYS (20000) steps of a small model; fails unless the GPUs' used memory stays as it is
+#   replays     REPLAYS (20000) steps of a small model, on GPUs on three meshes: plain data parallel ranks, FSDP by copy
+#               engines, and halves in symmetric memory; fails unless the GPUs' used memory stays as it is
 #   checkpoint  saves from FSDP after steps 3 and 6, and evaluates the last on FSDP, on tensor parallel ranks and on both; fails
 #               unless the losses agree to 1e-3
 #
 # DEVICE (cuda) is the device, CONFIG (configs/llama_8b.yaml) the model of launch and checkpoint, and KEYS more keys for
 # checkpoint: by default 8 of the 32 layers, and 4,096 tokens. DIR is a folder for checkpoints, by default a new one in /tmp.
 set -euo pipefail
-[ $# -ge 2 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 weft=$(realpath "$1") ranks=$2 device=${DEVICE:-cuda} config=${CONFIG:-configs/llama_8b.yaml}
 shift 2
 [ $# -gt 0 ] || set -- launch replays checkpoint
@@ -66,15 +67,23 @@ launch() {
 }
 
 replays() {
+  local mesh meshes=("mesh.dp=$ranks")
+  [ "$device" != cuda ] || meshes+=("mesh.dp=$ranks parallel.fsdp=full parallel.gather=copy"
+    "mesh.tp=$ranks parallel.sequence_parallel=true parallel.symmetric_memory=true parallel.overlap=halves")
+  for mesh in "${meshes[@]}"; do replay "$mesh"; done
+}
+# replay MESH
+replay() {
   local steps=${REPLAYS:-20000} smi=""
   rm -f "$work/log"
   if [ "$device" != cpu ]; then
     nvidia-smi --loop-ms=250 --query-gpu=index,memory.used --format=csv,noheader,nounits > "$work/used" &
     smi=$!
   fi
+  # shellcheck disable=SC2086
   job train configs/gpt2-tiny.yaml data.train=README.md data.val=0 schedule.name=constant schedule.warmup_steps=0 \
-    "train.steps=$steps" "mesh.dp=$ranks" log.every=1000000 "log.jsonl=$work/log"
-  echo "shown: $steps replays of a step of $(number step ms "$work/log") ms on $ranks ranks"
+    "train.steps=$steps" $1 log.every=1000000 "log.jsonl=$work/log"
+  echo "shown: $steps replays of a step of $(number step ms "$work/log") ms on $1"
   [ -n "$smi" ] || return 0
   kill $smi
   wait $smi || true  # it was killed

@@ -28,7 +28,9 @@ train() {
 }
 meshes=("mesh.dp=$ranks" "mesh.dp=$ranks parallel.fsdp=full" "mesh.tp=$ranks")
 [ "$device" = cpu ] || meshes+=("mesh.dp=$ranks parallel.fsdp=full parallel.gather=copy kernels.combine=true"
-  "mesh.tp=$ranks model.kv_heads=4 parallel.symmetric_memory=true kernels.combine=true")  # ranks with equal shards
+  "mesh.tp=$ranks model.kv_heads=4 parallel.symmetric_memory=true kernels.combine=true"  # ranks with equal shards
+  "mesh.tp=$ranks model.kv_heads=4 parallel.sequence_parallel=true parallel.symmetric_memory=true parallel.overlap=halves"
+  "mesh.tp=$ranks parallel.sequence_parallel=true parallel.overlap=chunks parallel.chunks=2")
 [ "$ranks" -lt 4 ] || meshes+=("mesh.dp=2 mesh.tp=2 parallel.fsdp=full")
 shown=0
 for mesh in "${meshes[@]}"; do

@@ -62,6 +62,7 @@ call="(all|reduce)_[a-z]+ #[0-9]+ on (dp|tp|world)" last=$((ranks - 1))
 meshes=("mesh.dp=$ranks" "mesh.tp=$ranks")
 [ "$device" = cpu ] || meshes+=("mesh.dp=$ranks parallel.fsdp=full parallel.gather=copy"
   "mesh.tp=$ranks parallel.symmetric_memory=true")
+[ "$ranks" -lt 4 ] || meshes+=("mesh.dp=2 mesh.tp=2 parallel.fsdp=full")  # communicators of two axes
 for mesh in "${meshes[@]}"; do
   faulty "kill $mesh" "$mesh" $last kill:500 10 "died first: .*$call"
   faulty "stop $mesh" "$mesh" $last stop:500 $late "was suspended first: $call, .*$at"
