@@ -48,9 +48,9 @@ while read -r row _ gpus words && read -r again _ _ flags; do
   echo "shown: $row on $gpus $step tokens, $(grep '^memory per rank' "$dir/out")"
   rows=$((rows + 1))
 done < "$dir/rows"
-[ $rows -eq 23 ] || fail "expected 13 rows on 4 GPUs and 10 on 2, got $rows"
+[ $rows -eq 27 ] || fail "expected 15 rows on 4 GPUs and 12 on 2, got $rows"
 # An unknown row is refused with a list of the rows.
-for words in "none 4" "8b_fsdp_2x8192 2" "1b_tp_4x4096 3" none; do
+for words in "none 4" "8b_dp2_tp2_2x8192 2" "1b_tp_4x4096 3" none; do
   code=0
   # shellcheck disable=SC2086
   tests/bench/multigpu_rows.sh --dry $words > "$dir/out" 2>&1 || code=$?

@@ -43,6 +43,24 @@ void AllToAll(const Operands& x) {
   }
   Check(ncclGroupEnd(), "end a group");
 }
+// Pairs of ranks, as `weft bench` has them: even ranks send and odd ranks receive.
+void SendAndReceive(const Operands& x) {
+  const int peer = x.world.rank ^ 1;
+  if (peer >= x.world.size) return;
+  if (x.world.rank % 2 == 0)
+    Check(ncclSend(x.from, x.count, ncclFloat32, peer, x.comm, x.stream), "send");
+  else
+    Check(ncclRecv(x.to, x.count, ncclFloat32, peer, x.comm, x.stream), "receive");
+}
+// With equal counts, as the bench gives them.
+void AllGatherV(const Operands& x) {
+  Check(ncclGroupStart(), "begin a group");
+  for (int peer = 0; peer < x.world.size; peer++) {
+    Check(ncclSend(x.from, x.part(), ncclFloat32, peer, x.comm, x.stream), "send");
+    Check(ncclRecv(x.to + size_t(peer) * x.part(), x.part(), ncclFloat32, peer, x.comm, x.stream), "receive");
+  }
+  Check(ncclGroupEnd(), "end a group");
+}
 void Shift(const Operands& x) {
   const int n = x.world.size, me = x.world.rank;
   Check(ncclGroupStart(), "begin a group");
@@ -55,10 +73,15 @@ struct Collective {
   const char* name;
   void (*issue)(const Operands&);
 };
-constexpr Collective kCollectives[] = {
-    {"all_reduce", AllReduce}, {"all_gather", AllGather}, {"reduce_scatter", ReduceScatter},
-    {"all_to_all", AllToAll},  {"broadcast", Broadcast},  {"reduce", Reduce},
-    {"shift", Shift}};
+constexpr Collective kCollectives[] = {{"all_reduce", AllReduce},
+                                       {"all_gather", AllGather},
+                                       {"reduce_scatter", ReduceScatter},
+                                       {"all_to_all", AllToAll},
+                                       {"broadcast", Broadcast},
+                                       {"reduce", Reduce},
+                                       {"shift", Shift},
+                                       {"send", SendAndReceive},
+                                       {"all_gather_v", AllGatherV}};  // all_to_all_v with equal counts is all_to_all
 
 // Returns the median of five settled times of a replay, in us per call.
 float GraphUs(const Operands& x, const Collective& collective) {
