@@ -18,9 +18,9 @@ class Chooser {
       : program_(program), options_(options), chunks_(chunks), links_(program), chosen_(program.graph.nodes.size()) {}
 
   void Run() {
-    for (void (Chooser::*seed)(int) : {&Chooser::SeedSequences, &Chooser::SeedTokens})
+    for (bool sequences : {true, false})
       for (int i = 0; i < links_.size(); i++)
-        if (MovesActivations(i) && !chosen(i)) (this->*seed)(i);
+        if (MovesActivations(i) && !chosen(i)) sequences ? SeedSequences(i) : SeedTokens(i);
     do Peel();
     while (!options_.chunks && DropCostly());
   }
