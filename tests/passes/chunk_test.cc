@@ -277,8 +277,8 @@ TEST(Chunk, CutsMayMeet) {
 }
 
 // Sequences of a batch stay in chunks from the first block to the last one, attention included, so a forward pass has
-// two chains of work. What the backward pass reads as a whole is written where it is joined. Only the first block cuts
-// what the embedding computed: its residual and its normalized rows.
+// two chains of work. What the backward pass reads as a whole is written where it is joined. Of joined queries, keys
+// and values, only the values are read as they are, and they are copied: the rest lives no longer than its chunk.
 TEST(Chunk, SequencesNeedNoCopies) {
   KernelTable table;
   cuda::AddPlannedRows(table);
@@ -314,7 +314,7 @@ TEST(Chunk, SequencesNeedNoCopies) {
         }
         EXPECT_EQ(forward, chunks * job.model.layers) << what;
         EXPECT_EQ(in_chunks, forward) << what;
-        EXPECT_LE(copied, 2 * chunks) << what;
+        EXPECT_LE(copied, combine ? job.model.layers : 0) << what;
         EXPECT_EQ(unpacked, 0) << what;
       }
   EXPECT_GT(slices, 40) << "of joined products";
@@ -322,26 +322,34 @@ TEST(Chunk, SequencesNeedNoCopies) {
 
 // A step in chunks of sequences takes the memory of one that only fills.
 TEST(Chunk, SequencesTakeNoMoreMemory) {
-  for (Layout layout : {Layout{.tp = 2, .sequence_parallel = true}, {.tp = 2}, {.dp = 2, .tp = 2}}) {
+  for (Layout layout : {Layout{.tp = 2, .sequence_parallel = true},
+                        {.tp = 2},
+                        {.dp = 2, .tp = 2},
+                        {.tp = 2, .sequence_parallel = true, .combine = true}}) {
     Job job = JobOf("llama", DType::kF32, 4 * layout.dp);
     job.model = FindFamily("llama")->configure(
-        {.layers = 6, .heads = 4, .kv_heads = 2, .dim = 64, .ffn = 96, .vocab = 37, .context = 64});
+        {.layers = 6, .heads = 4, .kv_heads = 2, .dim = 256, .ffn = 512, .vocab = 37, .context = 256});
     size_t arena[2] = {};
+    int64_t attentions[2] = {};
     for (bool chunks : {false, true}) {
       layout.overlap = chunks ? OverlapMode::kChunks : OverlapMode::kFill;
       testing_::OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
         StepPlans plans =
             TrainingStep(job.model, OptionsOf(job, layout)).Compile(RuntimeOf(context, mesh, DeviceKind::kCpu));
-        if (context.rank() == 0) arena[chunks] = plans.step.arena_bytes;
+        if (context.rank() != 0) return;
+        arena[chunks] = plans.step.arena_bytes;
+        attentions[chunks] =
+            std::ranges::count_if(plans.step.steps, [](const Step& s) { return s.node->op == Op::kSdpa; });
       });
     }
+    EXPECT_EQ(attentions[true], 2 * attentions[false]) << Describe(layout);
     EXPECT_LE(arena[true], arena[false] + arena[false] / 20) << Describe(layout);
   }
 }
 
 // Without a number of chunks the cost decides.
-LocalProgram LargeProgram(int64_t vocab) {
-  Job job = JobOf("llama", DType::kF32, 1);
+LocalProgram LargeProgram(int64_t vocab, int64_t batch = 1) {
+  Job job = JobOf("llama", DType::kF32, batch);
   job.model = FindFamily("llama")->configure(
       {.layers = 2, .heads = 4, .kv_heads = 4, .dim = 512, .ffn = 2048, .vocab = vocab, .context = 512});
   return TrainingStep(job.model, OptionsOf(job, {.tp = 2, .sequence_parallel = true})).step();
@@ -358,6 +366,20 @@ TEST(ChunkCost, IsLessThanWhatIsHidden) {
   EXPECT_GT(before, 10);
   EXPECT_TRUE(IsUnchanged(program, {.link_time = 1}));
   EXPECT_TRUE(IsUnchanged(program, {.link_time = 1e3, .least_outputs = 1 << 20}));
+}
+
+// Sequences are cut as a whole, where most of the time of products is in large chunks.
+TEST(ChunkCost, LeavesSmallSequencesWhole) {
+  LocalProgram program = LargeProgram(64, 4);  // a rank's products have 4 x 512 x 256 to 4 x 512 x 1024 elements
+  EXPECT_TRUE(IsUnchanged(program, {.link_time = 1e3, .least_outputs = (1 << 20) + 1}));
+  for (int64_t least : {1 << 16, 1 << 18}) {
+    LocalProgram cut = Chunk(program, {.link_time = 1e3, .least_outputs = least});
+    EXPECT_GT(CutIn("blocks", program, cut), 6) << least;
+    for (const auto& node : cut.graph.nodes)
+      if (node->op == Op::kSdpa) {
+        EXPECT_EQ(node->outputs[0].global[0], 2) << least;
+      }
+  }
 }
 
 // To join the scores of many words takes longer than to gather the rows that they are computed from.

@@ -55,6 +55,21 @@ TEST_F(PartsTest, ASliceIsAViewIfItsReadersTakeSlices) {
   EXPECT_FALSE(IsView(first)) << "an output has storage of its own";
 }
 
+TEST_F(PartsTest, RowsAreAViewForAnyKernel) {
+  Var all = Exp(Input("x"));
+  Var rows = Made(Op::kSlice, {{"dim", 0}, {"start", 0}, {"length", 2}, {"packed", 0}}, {all}, {2, 8});
+  Var rest = Made(Op::kSlice, {{"dim", 0}, {"start", 2}, {"length", 2}, {"packed", 2}}, {all}, {2, 8});
+  Sorted(rows);
+  Return(Made(Op::kMerge, {{"dim", 0}}, {Made(Op::kSplit, {{"dim", 0}, {"inner", 1}}, {rest}, {2, 1, 8})}, {2, 8}));
+  EXPECT_TRUE(IsView(rows));
+  EXPECT_FALSE(IsView(rest)) << "an alias may have other readers";
+  Var joined = Made(Op::kSlice, {{"dim", 0}, {"start", 0}, {"length", 2}, {"packed", 0}}, {all}, {2, 8});
+  Var wide = Join(joined, Exp(joined));
+  Return(Exp(wide));
+  EXPECT_FALSE(IsView(joined) && IsJoined(wide)) << "one value has one place";
+  EXPECT_TRUE(IsView(rows));
+}
+
 TEST_F(PartsTest, ASliceOfAnEntryOrAnAliasIsCopied) {
   Var x = Input("x"), of_entry = Cut(x, 0, 4), all = Exp(x);
   Var merged = Made(Op::kMerge, {{"dim", 0}}, {Made(Op::kSplit, {{"dim", 0}, {"inner", 2}}, {all}, {2, 2, 8})}, {4, 8});

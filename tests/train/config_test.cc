@@ -541,18 +541,19 @@ TEST(Config, ResolveNotesRanksWithoutSequences) {
             "multiple of 4 gives each the same number");
 }
 
-// A note appears if the mesh and the tokens leave no rows of blocks to cut.
+// A note appears if the mesh, the sequences of a rank and the tokens leave no rows of blocks to cut.
 TEST(Config, ResolveNotesThatNothingIsCutIntoChunks) {
   for (int tp = 1; tp <= 4; tp++)
     for (int context = 1; context <= 12; context++)
-      for (bool sequence : {false, true}) {
+      for (auto [sequence, batch] : {std::pair(false, 1), {true, 1}, {true, 2}}) {
         if (sequence && tp == 1) continue;
         Config c = Good(kBase, {fmt::format("mesh.tp={}", tp), fmt::format("model.context={}", context),
-                                fmt::format("parallel.sequence_parallel={}", sequence), "parallel.overlap=chunks"});
+                                fmt::format("train.global_batch={}", batch), "parallel.overlap=chunks",
+                                fmt::format("parallel.sequence_parallel={}", sequence)});
         size_t before = c.notes.size();
         ASSERT_TRUE(Resolve(c, tp).ok());
-        bool none = tp == 1 || (sequence && (context % tp != 0 || context / tp < 2));
-        ASSERT_EQ(c.notes.size() - before, none) << tp << " " << context;
+        bool none = tp == 1 || (batch == 1 && sequence && (context % tp != 0 || context / tp < 2));
+        ASSERT_EQ(c.notes.size() - before, none) << tp << " " << context << " " << batch;
         if (none) {
           EXPECT_NE(c.notes.back().find("parallel.overlap: no rows of blocks are computed in chunks"),
                     std::string::npos)

@@ -50,8 +50,8 @@ LocalProgram Combined(const LocalProgram& program, const Runtime& runtime) {
   return halves ? JoinRows(combined, runtime.kernels()) : combined;
 }
 
-// On a GPU a product's chunk is at least two waves of tiles of 128 x 256 on the 132 multiprocessors of an H100, because
-// a smaller one wastes more of its last wave.
+// On a GPU a product's chunk, or that of most products, is at least two waves of tiles of 128 x 256 on the 132
+// multiprocessors of an H100, because a smaller one wastes more of its last wave.
 LocalProgram Chunked(const LocalProgram& program, const Runtime& runtime) {
   ChunkOptions options{.chunks = runtime.chunks};
   if (runtime.device == DeviceKind::kCuda) {

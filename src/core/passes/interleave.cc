@@ -107,7 +107,7 @@ class Interleaver {
     std::vector<uint8_t> halves(items_.size());  // bits
     for (int i = 0; i < size(); i++) {
       for (const Var& in : At(i).inputs) halves[size_t(i)] |= halves[size_t(index_.at(&in.node()))];
-      if (At(i).op == Op::kSlice && At(i).attrs.Int("dim") == 0 && IsOfInputs(At(i)))
+      if (At(i).op == Op::kSlice && At(i).attrs.Int("dim") == 0 && !IsPacked(At(i).attrs) && IsOfInputs(At(i)))
         halves[size_t(i)] |= At(i).attrs.Int("start") > 0 ? 2 : 1;
       if (halves[size_t(i)] == 2) items_[size_t(i)].part++;
     }

@@ -17,6 +17,7 @@ class PartFinder {
         Uses& uses = uses_[KeyOf(in)];
         uses.all++;
         uses.whole += !TakesSlices(*node);
+        uses.views += !TakesSlices(*node) && !CanBeRows(*node, kernels_);
         uses.concats += node->op == Op::kConcat;
         if (node->op == Op::kSlice && IsPacked(node->attrs)) uses.slices.push_back(RangeOf(*node));
       }
@@ -46,6 +47,7 @@ class PartFinder {
   }
   struct Uses {
     int all = 0, whole = 0, names = 0;     // readers, those that take no slices, and outputs and writes
+    int views = 0;                         // readers that take no slices and are no kernels with results of their own
     int concats = 0;                       // readers
     absl::InlinedVector<Range, 3> slices;  // of the packed slices that read it
   };
@@ -57,17 +59,23 @@ class PartFinder {
   bool TakesSlices(const Node& node) const {
     return !IsAlias(node) && kernels_.Has(node.op) && kernels_.Row(node.op).slices;
   }
+  // Whether elements of the dim that follow each other are rows that lie one after the other in memory.
+  static bool AreRows(const Shape& shape, int64_t dim) {
+    return std::all_of(shape.begin(), shape.begin() + dim, [](int64_t n) { return n == 1; });
+  }
   // Whether the slice is of memory that the plan gives a value. An entry of the State has an address of its own, and an
-  // alias has other readers.
+  // alias has other readers. Rows are no different from a tensor of their own, so any kernel reads them. But a concat
+  // may want them in its own memory.
   bool CanCut(const std::shared_ptr<Node>& slice) const {
     const Node& whole = slice->inputs[0].node();
     const Uses& uses = UsesOf(Var(slice, 0));
-    return uses.whole == 0 && uses.names == 0 && whole.op != Op::kLeaf && whole.op != Op::kBroadcast && !IsAlias(whole);
+    bool rows = AreRows(slice->outputs[0].shape, slice->attrs.Int("dim")) && uses.concats == 0 && uses.views == 0;
+    return (rows || uses.whole == 0) && uses.names == 0 && whole.op != Op::kLeaf && whole.op != Op::kBroadcast &&
+           !IsAlias(whole);
   }
   // Besides the concat all readers of its operands take slices, unless the operands lie one after the other in it.
   bool CanJoin(const std::shared_ptr<Node>& concat) const {
-    const Shape& shape = concat->outputs[0].shape;
-    bool rows = std::all_of(shape.begin(), shape.begin() + concat->attrs.Int("dim"), [](int64_t n) { return n == 1; });
+    bool rows = AreRows(concat->outputs[0].shape, concat->attrs.Int("dim"));
     return UsesOf(Var(concat, 0)).names == 0 && std::ranges::all_of(concat->inputs, [&](const Var& part) {
              const Uses& uses = UsesOf(part);
              bool fits = rows ? CanBeRows(part.node(), kernels_) && uses.concats == 1

@@ -17,12 +17,12 @@ struct Parts {
   absl::flat_hash_map<ValueKey, Var> over;
 };
 
-// A slice is a view, and operands of a concat are written in place, if all kernels that read or write them accept
-// slices. Any kernel reads and writes the operands of a concat of the outermost dim, because rows that follow each
-// other are no different from a tensor of their own.
 // Whether a kernel writes the node's results to memory of their own, so that they can be rows of a concat.
 bool CanBeRows(const Node& node, const KernelTable& kernels);
 
+// A slice is a view, and operands of a concat are written in place, if all kernels that read or write them accept
+// slices. Any kernel reads and writes slices and concats of the outermost dim, because rows that follow each other are
+// no different from a tensor of their own.
 Parts FindParts(const Graph& graph, const KernelTable& kernels);
 
 }  // namespace weft

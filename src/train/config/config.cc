@@ -275,6 +275,8 @@ void NoteNoChunks(Config& config) {
   std::string why;
   if (ranks == 1)
     why = "mesh.tp is 1, so that blocks have no collectives of activations; give more, or fill";
+  else if (config.train.micro_batch >= chunks)
+    return;  // chunks of sequences
   else if (config.parallel.sequence_parallel && tokens % ranks != 0)
     why = fmt::format(
         "the ranks of mesh.tp do not hold the same number of a sequence's {} tokens; make model.context a "

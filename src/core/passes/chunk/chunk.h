@@ -21,7 +21,7 @@
 // too, unless a rank's chunks lie in order in its memory, as sequences do: they are packed slices and concats.
 //
 // Without options.chunks a product is computed in chunks only if this is expected to save time: the copies must take
-// less time than the part of its collectives that other chunks hide, and chunks of tokens must be large. Chunks of the
+// less time than the part of its collectives that other chunks hide, and most chunks must be large. Chunks of the
 // backward pass must save more than gradients of weights hide without them (Interleave).
 #pragma once
 #include "weft/core/ir/local_program.h"
@@ -29,8 +29,8 @@
 namespace weft {
 
 struct ChunkOptions {
-  // The number of chunks of all regions that have as many rows. With 0 there are two or four, where they are expected
-  // to save time. That depends on the other options.
+  // The number of chunks of all regions that have as many rows. With 0 there are two of sequences, or two or four of
+  // tokens, where they are expected to save time. That depends on the other options.
   int chunks = 0;
   double link_time = 50;            // how many times as long a byte takes between ranks as in memory
   int64_t least_outputs = 1 << 16;  // elements that a chunk of a product has at least on a rank

@@ -25,6 +25,11 @@ class Chooser {
     while (!options_.chunks && DropCostly());
   }
   std::vector<std::optional<InChunks>> Take() { return std::move(chosen_); }
+  bool CutsSequences() const {
+    for (int i = 0; i < links_.size(); i++)
+      if (IsSequences(i)) return true;
+    return false;
+  }
   double Saving() const { return Cost().Saving(Phase::kForward) + Cost().Saving(Phase::kBackward); }
 
  private:
@@ -148,7 +153,7 @@ class Chooser {
   // Drops products whose chunks save no time, or a phase whose chunks save none together. Returns whether it did.
   bool DropCostly() {
     ChunkCost cost = Cost();
-    bool dropped = false;
+    bool dropped = DropSmallSequences();
     for (int i = 0; i < links_.size(); i++)
       if (chosen(i) && LocalFlops(At(i)) > 0 && (!Fills(i) || !cost.Pays(i)))
         chosen_[size_t(i)].reset(), dropped = true;
@@ -163,10 +168,27 @@ class Chooser {
     return dropped;
   }
   ChunkCost Cost() const { return {links_, program_.mesh, chosen_, options_.link_time}; }
-  // Whether its chunks are large. Those of sequences stay, because a product between others would join them.
+  bool IsSequences(int i) const { return chosen(i) && chosen_[size_t(i)]->rows.out[0] == 0; }
+  bool IsLarge(int product) const {
+    return NumElements(At(product).outputs[0].shape) / chunks_ >= options_.least_outputs;
+  }
+  // Whether its chunks are large. One of sequences stays between others, because it would join them.
   bool Fills(int product) const {
-    return chosen_[size_t(product)]->rows.out[0] == 0 ||
-           NumElements(At(product).outputs[0].shape) / chunks_ >= options_.least_outputs;
+    bool between = !links_.Before(product, chosen_).empty() && !links_.After(product, chosen_).empty();
+    return (IsSequences(product) && between) || IsLarge(product);
+  }
+  // Drops sequences in chunks if most of the products' time is in small ones. Returns whether it did.
+  bool DropSmallSequences() {
+    double large = 0, all = 0;
+    for (int i = 0; i < links_.size(); i++) {
+      if (!IsSequences(i) || LocalFlops(At(i)) == 0) continue;
+      all += NodeTime(At(i));
+      large += IsLarge(i) ? NodeTime(At(i)) : 0;
+    }
+    if (2 * large >= all) return false;
+    for (int i = 0; i < links_.size(); i++)
+      if (IsSequences(i)) chosen_[size_t(i)].reset();
+    return true;
   }
 
   const LocalProgram& program_;
@@ -187,7 +209,9 @@ std::vector<std::optional<InChunks>> ChooseChunks(const LocalProgram& program, c
     double saving = chooser.Saving();
     if (!options.chunks && saving <= most) continue;
     most = saving;
+    bool sequences = chooser.CutsSequences();
     best = chooser.Take();
+    if (sequences) break;  // two hide each other's collectives already
   }
   return best;
 }

@@ -13,11 +13,12 @@ double BytesOfValue(const Var& v) { return double(BytesOf(v.node().outputs[size_
 
 }  // namespace
 
-// Two chunks of sequences share no kernel in a pass, so each hides the collectives of the other one. Chunks of tokens
-// meet in attention: there the last one waits for its own.
+// In the middle of a chain, chunks of sequences share no kernel, so each hides the collectives of the others. Where
+// chunks begin or end, and with tokens in attention, the last one waits for its own.
 double ChunkCost::HiddenPart(int i) const {
   const auto& [cut, rows] = *chosen_[size_t(i)];
-  return rows.out[0] == 0 ? 1 : 1 - 1.0 / cut.chunks;
+  bool goes_on = rows.out[0] == 0 && !links_.Before(i, chosen_).empty() && !links_.After(i, chosen_).empty();
+  return goes_on ? 1 : 1 - 1.0 / cut.chunks;
 }
 
 // The time to join results that are read whole, and to cut operands that are. Each byte is read and written.
@@ -29,8 +30,9 @@ double ChunkCost::CopyTime(int i) const {
       bytes += double(BytesOf(node.outputs[size_t(o)]));
   for (size_t k = 0; k < node.inputs.size(); k++) {
     const Var& in = node.inputs[k];
-    if (chosen_[size_t(i)]->rows.in[k] < 0 || links_.GetsChunks({i, k}, chosen_) ||
-        links_.of_parameters(links_.IndexOf(in)))
+    const auto& [cut, rows] = *chosen_[size_t(i)];
+    if (rows.in[k] < 0 || links_.GetsChunks({i, k}, chosen_) || links_.of_parameters(links_.IndexOf(in)) ||
+        LieInOrder(in.node().outputs[size_t(in.index())], rows.in[k], cut, mesh_))
       continue;
     bool first = std::ranges::none_of(links_.readers(links_.IndexOf(in)), [&](const Links::Reader& r) {
       return r.node < i && links_.Result(r) == in.index() && chosen_[size_t(r.node)];

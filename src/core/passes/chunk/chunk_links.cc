@@ -7,6 +7,11 @@
 #include "weft/core/passes/of_parameters.h"
 
 namespace weft {
+namespace {
+
+const ValueInfo& InfoOf(const Var& v) { return v.node().outputs[size_t(v.index())]; }
+
+}  // namespace
 
 Links::Links(const LocalProgram& program)
     : program_(program),
@@ -59,17 +64,23 @@ bool Links::IsReadWhole(int i, int result, ChosenChunks chosen) const {
   return named(i) ||
          std::ranges::any_of(readers(i), [&](const Reader& r) { return Result(r) == result && reads_whole(r); });
 }
+bool Links::IsPart(int i, ChosenChunks chosen) const {
+  return chosen[size_t(i)] && At(i).op == Op::kSlice && IsPacked(At(i).attrs) && GetsChunks({i, 0}, chosen);
+}
 bool Links::IsView(int i, ChosenChunks chosen) const {
-  const Node& node = At(i);
-  if (!chosen[size_t(i)] || node.op != Op::kSlice || !IsPacked(node.attrs)) return false;
+  if (!IsPart(i, chosen)) return false;
   const auto& [cut, rows] = *chosen[size_t(i)];
-  const ValueInfo& whole = node.inputs[0].node().outputs[size_t(node.inputs[0].index())];
-  return GetsChunks({i, 0}, chosen) && weft::LieInOrder(whole, rows.in[0], cut, program_.mesh);
+  const Var& whole = At(i).inputs[0];
+  int64_t read = 0;
+  for (const Reader& r : readers(IndexOf(whole)))
+    if (Result(r) == whole.index() && IsPart(r.node, chosen) && IsReadWhole(r.node, 0, chosen))
+      read += NumElements(At(r.node).outputs[0].shape);
+  return 2 * read >= NumElements(whole.shape()) && weft::LieInOrder(InfoOf(whole), rows.in[0], cut, program_.mesh);
 }
 bool Links::LieInOrder(int i, int result, ChosenChunks chosen) const {
   const auto& [cut, rows] = *chosen[size_t(i)];
-  return IsView(i, chosen) ||
-         weft::LieInOrder(At(i).outputs[size_t(result)], rows.out[size_t(result)], cut, program_.mesh);
+  if (IsPart(i, chosen)) return IsView(i, chosen);
+  return weft::LieInOrder(At(i).outputs[size_t(result)], rows.out[size_t(result)], cut, program_.mesh);
 }
 
 }  // namespace weft

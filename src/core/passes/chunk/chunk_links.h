@@ -38,12 +38,16 @@ class Links {
   std::vector<int> After(int i, ChosenChunks chosen) const;   // the nodes that get chunks of it
   std::vector<int> Area(int i, ChosenChunks chosen) const;    // the nodes that are linked with it by chunks
   bool IsReadWhole(int i, int result, ChosenChunks chosen) const;
-  // Whether the node is a slice in chunks, of which the whole is a view too: its operand's chunks lie in order.
+  // Whether the node is a part of a joined product, in chunks, of which the whole is a view too: the product's chunks
+  // lie in order, and most of its elements are read as a whole. Otherwise the whole part is a copy of its chunks, and
+  // the product lives no longer than them.
   bool IsView(int i, ChosenChunks chosen) const;
   // Whether the chunks of the result need no copy to be a whole value.
   bool LieInOrder(int i, int result, ChosenChunks chosen) const;
 
  private:
+  bool IsPart(int i, ChosenChunks chosen) const;
+
   const LocalProgram& program_;
   absl::flat_hash_map<const Node*, int> index_;
   std::vector<std::vector<Reader>> readers_;
