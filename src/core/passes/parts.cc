@@ -59,10 +59,6 @@ class PartFinder {
   bool TakesSlices(const Node& node) const {
     return !IsAlias(node) && kernels_.Has(node.op) && kernels_.Row(node.op).slices;
   }
-  // Whether elements of the dim that follow each other are rows that lie one after the other in memory.
-  static bool AreRows(const Shape& shape, int64_t dim) {
-    return std::all_of(shape.begin(), shape.begin() + dim, [](int64_t n) { return n == 1; });
-  }
   // Whether the slice is of memory that the plan gives a value. An entry of the State has an address of its own, and an
   // alias has other readers. Rows are no different from a tensor of their own, so any kernel reads them. But a concat
   // may want them in its own memory.
@@ -111,6 +107,10 @@ class PartFinder {
 };
 
 }  // namespace
+
+bool AreRows(const Shape& shape, int64_t dim) {
+  return std::all_of(shape.begin(), shape.begin() + dim, [](int64_t n) { return n == 1; });
+}
 
 bool CanBeRows(const Node& node, const KernelTable& kernels) {
   bool view = IsAlias(node) || node.op == Op::kBroadcast || (node.op == Op::kSlice && IsPacked(node.attrs));

@@ -17,6 +17,8 @@ struct Parts {
   absl::flat_hash_map<ValueKey, Var> over;
 };
 
+// Whether the elements of the dim are rows that lie one after the other in memory, as no larger dim comes before it.
+bool AreRows(const Shape& shape, int64_t dim);
 // Whether a kernel writes the node's results to memory of their own, so that they can be rows of a concat.
 bool CanBeRows(const Node& node, const KernelTable& kernels);
 

@@ -35,10 +35,11 @@ void Broadcast(const Operands& x) {
 void Reduce(const Operands& x) {
   Check(ncclReduce(x.from, x.to, x.count, ncclFloat32, ncclSum, 0, x.comm, x.stream), "reduce");
 }
-void AllToAll(const Operands& x) {
+// A rank sends the parts that begin `step` elements apart, one to each rank.
+void Exchange(const Operands& x, size_t step) {
   Check(ncclGroupStart(), "begin a group");
   for (int peer = 0; peer < x.world.size; peer++) {
-    Check(ncclSend(x.from + size_t(peer) * x.part(), x.part(), ncclFloat32, peer, x.comm, x.stream), "send");
+    Check(ncclSend(x.from + size_t(peer) * step, x.part(), ncclFloat32, peer, x.comm, x.stream), "send");
     Check(ncclRecv(x.to + size_t(peer) * x.part(), x.part(), ncclFloat32, peer, x.comm, x.stream), "receive");
   }
   Check(ncclGroupEnd(), "end a group");
@@ -52,15 +53,8 @@ void SendAndReceive(const Operands& x) {
   else
     Check(ncclRecv(x.to, x.count, ncclFloat32, peer, x.comm, x.stream), "receive");
 }
-// With equal counts, as the bench gives them.
-void AllGatherV(const Operands& x) {
-  Check(ncclGroupStart(), "begin a group");
-  for (int peer = 0; peer < x.world.size; peer++) {
-    Check(ncclSend(x.from, x.part(), ncclFloat32, peer, x.comm, x.stream), "send");
-    Check(ncclRecv(x.to + size_t(peer) * x.part(), x.part(), ncclFloat32, peer, x.comm, x.stream), "receive");
-  }
-  Check(ncclGroupEnd(), "end a group");
-}
+void AllToAll(const Operands& x) { Exchange(x, x.part()); }
+void AllGatherV(const Operands& x) { Exchange(x, 0); }  // with equal counts, as the bench gives them
 void Shift(const Operands& x) {
   const int n = x.world.size, me = x.world.rank;
   Check(ncclGroupStart(), "begin a group");

@@ -17,8 +17,6 @@
 namespace weft {
 namespace {
 
-const ValueInfo& InfoOf(const Var& v) { return v.node().outputs[size_t(v.index())]; }
-
 class Chunker {
  public:
   Chunker(const LocalProgram& program, const ChunkOptions& options)

@@ -39,19 +39,16 @@ class Chooser {
   bool MovesActivations(int i) const {
     return IsCollective(At(i).op) && links_.serves(i) && !links_.of_parameters(i) && At(i).phase != Phase::kOptimizer;
   }
-  static const ValueInfo& OperandOf(const Node& node) {
-    return node.inputs[0].node().outputs[size_t(node.inputs[0].index())];
-  }
   // These two take the rows of a collective, and of all nodes that share them: the sequences of a batch, or if a rank
   // has too few of them, their tokens. Those of an all_reduce are the first dim that can be cut.
   void SeedSequences(int i) {
     const Node& node = At(i);
     bool keeps_them = node.op == Op::kAllReduce || node.attrs.IntOr("dim", 0) > 0;
-    if (keeps_them && IsRowsOfActivation(node.inputs[0], 0)) Grow(i, 0, OperandOf(node));
+    if (keeps_them && IsRowsOfActivation(node.inputs[0], 0)) Grow(i, 0, InfoOf(node.inputs[0]));
   }
   void SeedTokens(int i) {
     const Node& node = At(i);
-    const ValueInfo& in = OperandOf(node);
+    const ValueInfo& in = InfoOf(node.inputs[0]);
     if (node.op == Op::kAllGather) return Grow(i, int(node.attrs.Int("dim")), in);
     if (node.op == Op::kReduceScatter) return Grow(i, int(node.attrs.Int("dim")), node.outputs[0]);
     for (int d = 0; node.op == Op::kAllReduce && !chosen(i) && d < int(in.shape.size()); d++)
@@ -65,16 +62,10 @@ class Chooser {
     return rows.has_value();
   }
 
-  int64_t RanksOf(const ValueInfo& info, int dim) const {
-    int64_t ranks = 1;
-    for (int axis : info.sharding.DimAxes(dim)) ranks *= program_.mesh.sizes[size_t(axis)];
-    return ranks;
-  }
-
   // Adds the seed and all nodes that share its rows, if their dim can be cut. `sharded` is the seed's operand or result
   // that more ranks shard.
   void Grow(int seed, int dim, const ValueInfo& sharded) {
-    Cut cut{sharded.global[size_t(dim)], RanksOf(sharded, dim), chunks_};
+    Cut cut{sharded.global[size_t(dim)], RanksOf(sharded, dim, program_.mesh), chunks_};
     if (cut.extent % cut.pieces || cut.piece() < cut.chunks) return;
     std::vector<int> todo;
     Add(seed, Rows{{dim}, {dim}}, cut, todo);
@@ -100,13 +91,13 @@ class Chooser {
   // Whether all ranks hold the same pieces of each value, and at least one operand has rows.
   bool Fits(const Node& node, const Rows& rows, const Cut& cut) const {
     auto fits = [&](const ValueInfo& info, int dim) {
-      return info.global[size_t(dim)] == cut.extent && cut.pieces % RanksOf(info, dim) == 0;
+      return info.global[size_t(dim)] == cut.extent && cut.pieces % RanksOf(info, dim, program_.mesh) == 0;
     };
     bool any = false;
     for (size_t k = 0; k < rows.in.size(); k++) {
       if (rows.in[k] < 0) continue;
       const Var& in = node.inputs[k];
-      if (!fits(in.node().outputs[size_t(in.index())], rows.in[k])) return false;
+      if (!fits(InfoOf(in), rows.in[k])) return false;
       any = true;
     }
     for (size_t o = 0; o < rows.out.size(); o++)

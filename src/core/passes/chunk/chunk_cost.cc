@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-double BytesOfValue(const Var& v) { return double(BytesOf(v.node().outputs[size_t(v.index())])); }
+double BytesOfValue(const Var& v) { return double(BytesOf(InfoOf(v))); }
 
 }  // namespace
 
@@ -32,7 +32,7 @@ double ChunkCost::CopyTime(int i) const {
     const Var& in = node.inputs[k];
     const auto& [cut, rows] = *chosen_[size_t(i)];
     if (rows.in[k] < 0 || links_.GetsChunks({i, k}, chosen_) || links_.of_parameters(links_.IndexOf(in)) ||
-        LieInOrder(in.node().outputs[size_t(in.index())], rows.in[k], cut, mesh_))
+        LieInOrder(InfoOf(in), rows.in[k], cut, mesh_))
       continue;
     bool first = std::ranges::none_of(links_.readers(links_.IndexOf(in)), [&](const Links::Reader& r) {
       return r.node < i && links_.Result(r) == in.index() && chosen_[size_t(r.node)];

@@ -7,11 +7,6 @@
 #include "weft/core/passes/of_parameters.h"
 
 namespace weft {
-namespace {
-
-const ValueInfo& InfoOf(const Var& v) { return v.node().outputs[size_t(v.index())]; }
-
-}  // namespace
 
 Links::Links(const LocalProgram& program)
     : program_(program),

@@ -5,6 +5,7 @@
 
 #include "weft/core/ir/record.h"
 #include "weft/core/ir/storage.h"
+#include "weft/core/passes/parts.h"
 #include "weft/core/runtime/kernel.h"
 
 namespace weft {
@@ -49,13 +50,18 @@ bool MayHaveRows(const Node& node) {
 
 }  // namespace
 
+int64_t RanksOf(const ValueInfo& info, int dim, const MeshShape& mesh) {
+  int64_t ranks = 1;
+  for (int axis : info.sharding.DimAxes(dim)) ranks *= mesh.sizes[size_t(axis)];
+  return ranks;
+}
+
 bool LieInOrder(const ValueInfo& whole, int dim, const Cut& cut, const MeshShape& mesh) {
-  int64_t ranks = 1, row = int64_t(SizeOf(whole.dtype));  // bytes
-  for (int axis : whole.sharding.DimAxes(dim)) ranks *= mesh.sizes[size_t(axis)];
+  int64_t row = int64_t(SizeOf(whole.dtype));  // bytes
   for (size_t d = size_t(dim) + 1; d < whole.shape.size(); d++) row *= whole.shape[d];
-  bool first = std::all_of(whole.shape.begin(), whole.shape.begin() + dim, [](int64_t n) { return n == 1; });
   auto aligned = [&](int j) { return cut.first(j) * row % kSliceAlign == 0; };
-  return first && ranks == cut.pieces && std::ranges::all_of(std::views::iota(0, cut.chunks), aligned);
+  return AreRows(whole.shape, dim) && RanksOf(whole, dim, mesh) == cut.pieces &&
+         std::ranges::all_of(std::views::iota(0, cut.chunks), aligned);
 }
 
 std::optional<Rows> RowsOfOperand(const Node& node, size_t index, int dim) {

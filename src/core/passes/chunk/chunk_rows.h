@@ -39,6 +39,10 @@ struct InChunks {
   Rows rows;
 };
 
+inline const ValueInfo& InfoOf(const Var& v) { return v.node().outputs[size_t(v.index())]; }
+// Returns how many ranks shard the dim.
+int64_t RanksOf(const ValueInfo& info, int dim, const MeshShape& mesh);
+
 // Whether a rank's chunks of the value lie one after the other in its memory, so that they are views of the whole
 // value: no dim comes before the rows, and the rank has one of the pieces.
 bool LieInOrder(const ValueInfo& whole, int dim, const Cut& cut, const MeshShape& mesh);
