@@ -83,7 +83,7 @@ replay() {
   # shellcheck disable=SC2086
   job train configs/gpt2-tiny.yaml data.train=README.md data.val=0 schedule.name=constant schedule.warmup_steps=0 \
     "train.steps=$steps" $1 log.every=1000000 "log.jsonl=$work/log"
-  echo "shown: $steps replays of a step of $(number step ms "$work/log") ms on $1"
+  echo "shown: $steps replays of a step of $(printf %.2f "$(number step ms "$work/log")") ms on $1"
   [ -n "$smi" ] || return 0
   kill $smi
   wait $smi || true  # it was killed
