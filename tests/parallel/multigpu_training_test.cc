@@ -69,10 +69,7 @@ DeviceMesh& SharedMesh(const Layout& layout) {
 }
 
 // As weft train joins products of weights in bf16.
-bool JoinsByDefault(const Layout& layout) {
-  bool halves = layout.tp > 1 && layout.overlap == OverlapMode::kHalves;
-  return halves || (layout.fsdp == Fsdp::kFull && layout.overlap != OverlapMode::kChunks);
-}
+bool JoinsByDefault(const Layout& layout) { return layout.tp > 1 || layout.fsdp == Fsdp::kFull; }
 
 // Returns the losses of a layout. With copied gathers the mesh is its own, as its second communicators come and go.
 RunResult RunOnMesh(const Job& job, const Layout& layout) {
@@ -372,8 +369,10 @@ TEST(MultiGpuCombine, GivesTheLossesOfSingleProducts) {
   Job job{.model = EvenLlama(), .global_batch = 8, .steps = 20};
   std::vector<Layout> layouts{{.dp = ranks, .fsdp = Fsdp::kFull},
                               {.dp = ranks, .fsdp = Fsdp::kFull, .regather = false}};
-  for (OverlapMode overlap : {OverlapMode::kFill, OverlapMode::kHalves})
+  for (OverlapMode overlap : {OverlapMode::kFill, OverlapMode::kHalves, OverlapMode::kChunks}) {
     layouts.push_back({.tp = ranks, .sequence_parallel = true, .overlap = overlap, .copies = true});
+    layouts.back().chunks = overlap == OverlapMode::kChunks ? 2 : 0;
+  }
   layouts.push_back({.dp = ranks, .fsdp = Fsdp::kFull, .gather = GatherMode::kCopy});
   if (ranks == 4) layouts.push_back({.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull});
   Layout halves{.sequence_parallel = true, .overlap = OverlapMode::kHalves, .symmetric_memory = true};

@@ -462,18 +462,21 @@ TEST(Config, FsdpOverOneRankIsNone) {
   }
 }
 
-// Products are joined as asked. auto joins them on GPUs that cast weights which ranks gather, or where tensor parallel
-// ranks compute halves of a batch.
+// Products are joined as asked. auto joins them on GPUs that cast weights, where ranks gather weights or share the
+// columns of products, but not where chunks cut sequences.
 TEST(Config, CombinationFollowsTheDeviceTheTypesTheMeshAndTheOverlap) {
   for (DeviceKind device : {DeviceKind::kCpu, DeviceKind::kCuda})
     for (std::string_view compute : {"f32", "bf16"})
       for (std::string_view fsdp : {"none", "gradients", "full"})
         for (std::string_view tp : {"1", "2"})
-          for (std::string_view overlap : {"auto", "fill", "halves", "chunks"}) {
-            std::vector<std::string> words{"mesh.dp=2", fmt::format("precision.compute={}", compute),
-                                           fmt::format("parallel.fsdp={}", fsdp), fmt::format("mesh.tp={}", tp),
-                                           fmt::format("parallel.overlap={}", overlap)};
-            bool gains = (fsdp == "full" && overlap != "chunks") || (tp == "2" && overlap == "halves");
+          for (std::string_view overlap : {"auto", "fill", "halves", "chunks", "chunks of sequences"}) {
+            std::vector<std::string> words{"mesh.dp=2",
+                                           fmt::format("precision.compute={}", compute),
+                                           fmt::format("parallel.fsdp={}", fsdp),
+                                           fmt::format("mesh.tp={}", tp),
+                                           fmt::format("parallel.overlap={}", overlap.substr(0, overlap.find(' '))),
+                                           fmt::format("train.micro_batch={}", overlap == "chunks" ? 1 : 2)};
+            bool gains = (fsdp == "full" || tp == "2") && overlap != "chunks";
             bool usual = device == DeviceKind::kCuda && compute == "bf16" && gains;
             EXPECT_EQ(NumericsOf(Good(kBase, words), device).combine, usual)
                 << fmt::format("{}", fmt::join(words, " "));

@@ -25,15 +25,19 @@ bool CopiesWeights(const Config& config, Fsdp fsdp) {
   return config.precision.copies == CopyMode::kAlways;
 }
 
-// By measurements on GPUs. Where each rank has whole weights, or gradients of weights stay single to fill the time of
-// collectives, the copies that join weights may cost what the products gain. With chunks, copies of rows cost more.
+// With chunks, copies of rows join the parts of a sequence, and join no sequences.
+bool CutsSequences(const Config& config) {
+  if (config.parallel.overlap != OverlapMode::kChunks) return false;
+  return config.train.micro_batch < std::max<int64_t>(config.parallel.chunks, 2);
+}
+
+// By measurements on GPUs. Where each rank has whole weights, the copies that join weights may cost what the products
+// gain, and where sequences are cut, so may copies of rows.
 bool CombinesProducts(const Config& config, DeviceKind device) {
   if (config.kernels.combine != CombineMode::kAuto) return config.kernels.combine == CombineMode::kTrue;
   bool narrower = SizeOf(config.precision.compute) < SizeOf(config.precision.params);
-  OverlapMode overlap = config.parallel.overlap;
-  bool gathers = FsdpOf(config, MeshOf(config)) == Fsdp::kFull && overlap != OverlapMode::kChunks;
-  bool halves = config.mesh[kTensorAxis] > 1 && overlap == OverlapMode::kHalves;
-  return device == DeviceKind::kCuda && narrower && (gathers || halves);
+  bool gathers = FsdpOf(config, MeshOf(config)) == Fsdp::kFull, splits = config.mesh[kTensorAxis] > 1;
+  return device == DeviceKind::kCuda && narrower && (gathers || splits) && !CutsSequences(config);
 }
 
 }  // namespace
