@@ -78,11 +78,11 @@ Words WordsOf(const Chooser& choose, const Sizes& mesh) {
   return words;
 }
 
-// auto is one of the others (OverlapOf). Chunks were slower on the GPUs that were measured (results.md).
+// auto is one of the others (OverlapOf).
 Words OverlapsOf(const Sizes& mesh, bool on_gpu) {
   if (mesh.dp * mesh.tp * mesh.replicate == 1) return {"auto"};
   Words overlaps{"auto", on_gpu ? "never" : "always", on_gpu && mesh.tp > 1 ? "always" : "fill", "halves"};
-  if (mesh.tp > 1 && !on_gpu) overlaps.emplace_back("chunks");
+  if (mesh.tp > 1) overlaps.emplace_back("chunks");
   return overlaps;
 }
 

@@ -28,7 +28,7 @@ prints all of it for programs.
 device=cuda plans with the kernels of a GPU, in every build; else the CPU's are planned with.
 rates=FILE predicts the time of the step. weft bench rates config=CONFIG --json > FILE measures the rates of a device.
 --search predicts the step on every mesh of N devices, with what parallel.fsdp, parallel.sequence_parallel and
-parallel.overlap can be (on GPUs without chunks), and, where a step needs more than GIB, with train.recompute and
+parallel.overlap can be, and, where a step needs more than GIB, with train.recompute and
 smaller micro-batches. It prints the ten fastest and their keys. Keys that are given are kept.
 Needs neither devices nor data. Text that is there is counted as tokens in memory, estimated from parts of it. Where
 tokenizer chars would take model.vocab from a text that is not here, a note says what is assumed.
