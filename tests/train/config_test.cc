@@ -442,6 +442,8 @@ TEST(Config, OverlapFollowsTheDeviceAndTheMesh) {
       for (bool one_host : {false, true})
         EXPECT_EQ(OverlapOf(config, device, one_host), config.parallel.overlap) << given;
   }
+  Config one = Good(kBase, {"parallel.overlap=halves", "mesh.tp=2", "train.micro_batch=1"});
+  EXPECT_EQ(OverlapOf(one, DeviceKind::kCuda, true), OverlapMode::kFill) << "one sequence has no halves";
   for (const char* mesh : {"mesh.tp=1", "mesh.tp=2"}) {
     Config config = Good(kBase, {mesh});
     EXPECT_EQ(OverlapOf(config, DeviceKind::kCpu, true), OverlapMode::kNever);

@@ -115,9 +115,12 @@ ExecutorKind ExecutorOf(const Config& config) {
 }
 
 // CPU ranks of one host share its cores and its memory bus: a thread that moves bytes would take what kernels need. On
-// GPUs with tensor parallel ranks gradients of weights can fill the time of collectives that nothing else hides.
+// GPUs with tensor parallel ranks gradients of weights can fill the time of collectives that nothing else hides. A
+// sequence by itself has no halves (NoteNoHalves).
 OverlapMode OverlapOf(const Config& config, DeviceKind device, bool one_host) {
-  if (config.parallel.overlap != OverlapMode::kAuto) return config.parallel.overlap;
+  OverlapMode given = config.parallel.overlap;
+  if (given == OverlapMode::kHalves && config.train.micro_batch == 1) return OverlapMode::kFill;
+  if (given != OverlapMode::kAuto) return given;
   if (device == DeviceKind::kCpu) return one_host ? OverlapMode::kNever : OverlapMode::kAlways;
   return config.mesh[kTensorAxis] > 1 ? OverlapMode::kFill : OverlapMode::kAlways;
 }
