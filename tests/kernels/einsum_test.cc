@@ -145,6 +145,8 @@ TEST(Einsum, BlocksOfLargeProducts) {
     Check(rng, "mk,kn->mn", {{'m', 600}, {'k', 33}, {'n', 40}}, dtype, 2);
     Check(rng, "mk,kn->nm", {{'m', 530}, {'k', 20}, {'n', 70}}, dtype, 2);
     Check(rng, "km,nk->mn", {{'m', 40}, {'k', 17}, {'n', 1100}}, dtype, 3);
+    for (int64_t m : {512, 513, 767, 768, 769, 1025, 1281})  // two to six blocks, with rows left over
+      Check(rng, "mk,kn->mn", {{'m', m}, {'k', 8}, {'n', 9}}, dtype, 2);
     for (auto [m, k, n] :
          std::vector<std::array<int64_t, 3>>{{1, 200, 300}, {300, 200, 1}, {200, 1, 300}, {40, 50, 60}})
       for (const char* eq : {"mk,kn->mn", "km,nk->mn", "mk,kn->nm"})

@@ -10,6 +10,10 @@ bool IsDirect(const Nest& x, const Nest& y) {
   return x.rank <= 1 && y.rank <= 1 && (x.rank == 0 || y.rank == 0 || x.strides[0][0] == 1 || y.strides[0][0] == 1);
 }
 
+// Returns the size of equal blocks of at most 256. Their number is even, as the number of threads is in most cases: two
+// threads would take as long for three blocks as for four.
+int64_t EvenBlocks(int64_t extent) { return RoundUp(CeilDiv(extent, RoundUp(CeilDiv(extent, 256), 2)), 16); }
+
 }  // namespace
 
 EinsumPlan::EinsumPlan(const KernelCall& call)
@@ -46,9 +50,9 @@ void EinsumPlan::ChooseBlocks() {
     if (m == 1 && n * k >= 65536)  // it takes as long as reading b, so all threads must read
       block_n = std::min<int64_t>(RoundUp(CeilDiv(n, 8), 16), 512);
     else if (m >= 512)
-      block_m = 256;
+      block_m = EvenBlocks(m);
     else if (n >= 512)
-      block_n = 256;
+      block_n = EvenBlocks(n);
   } else {
     block_m = std::min<int64_t>(block_m, 256);
     block_n = std::min<int64_t>(block_n, 512);
