@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by versus_torch.sh and multigpu_rows.sh. Has functions for one run of Weft and one run of PyTorch (torch_peer.py). The
-# output of a run goes to the folder $out, which is OUT or a new folder.
+# Sourced by versus_torch.sh, versus_torch_cpu.sh and multigpu_rows.sh. Has functions for one run of Weft and one run of PyTorch
+# (torch_peer.py). The output of a run goes to the folder $out, which is OUT or a new folder.
 out=${OUT:-$(mktemp -d)}
 mkdir -p "$out"
 export COMMIT=${COMMIT:-$(git rev-parse --short HEAD 2> /dev/null || echo '?')}
