@@ -6,7 +6,7 @@
 # Then makes one whole row with test doubles of the programs that require GPUs, and checks the order of the runs, which steps
 # count, and the numbers of the row.
 # Usage: multigpu_rows_test.sh ROOT BUILD. Exits with 77 (skipped) if the program is not built.
-source "$(dirname "$0")/../launcher/prelude.sh"
+source "$(dirname "$0")/../prelude.sh"
 bench=tests/bench
 
 # planned GPUS CONFIG [key=value...]: checks a plan, and sets `step` to the sequences and tokens of a step.
