@@ -478,7 +478,7 @@ TEST(Config, CombinationFollowsTheDeviceTheTypesTheMeshAndTheOverlap) {
                                            fmt::format("mesh.tp={}", tp),
                                            fmt::format("parallel.overlap={}", overlap.substr(0, overlap.find(' '))),
                                            fmt::format("train.micro_batch={}", overlap == "chunks" ? 1 : 2)};
-            bool gains = (fsdp == "full" || tp == "2") && overlap != "chunks";
+            bool cuts = overlap == "chunks" && tp == "2", gains = (fsdp == "full" || tp == "2") && !cuts;
             bool usual = device == DeviceKind::kCuda && compute == "bf16" && gains;
             EXPECT_EQ(NumericsOf(Good(kBase, words), device).combine, usual)
                 << fmt::format("{}", fmt::join(words, " "));

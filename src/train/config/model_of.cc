@@ -25,9 +25,9 @@ bool CopiesWeights(const Config& config, Fsdp fsdp) {
   return config.precision.copies == CopyMode::kAlways;
 }
 
-// With chunks, copies of rows join the parts of a sequence, and join no sequences.
+// Returns whether chunks are parts of a sequence, which copies of rows join; chunks of sequences need none.
 bool CutsSequences(const Config& config) {
-  if (config.parallel.overlap != OverlapMode::kChunks) return false;
+  if (config.parallel.overlap != OverlapMode::kChunks || config.mesh[kTensorAxis] == 1) return false;
   return config.train.micro_batch < std::max<int64_t>(config.parallel.chunks, 2);
 }
 
