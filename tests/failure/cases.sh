@@ -9,12 +9,14 @@ port=$((20000 + $$ % 9000))
 case_of=()  # NAME of the case that a process runs
 
 # in_background NAME COMMAND...: runs the command, a function too, as a case with a folder ($dir) and a port of its own.
-# If there are too many cases, first waits for one to end.
+# If there are too many cases, first waits for one to end. TMPDIR is its own too: two mpirun that start at the same time
+# fail if both make the folder of sessions. Its name is short, as sockets have paths of at most 107 characters.
 in_background() {
   port=$((port + 1))
-  mkdir "$dir/$1"
+  mkdir "$dir/$1" "$dir/$port"
   [ ${#case_of[@]} -lt "$most_cases" ] || wait_for_a_case
   (
+    export TMPDIR=$dir/$port
     dir+=/$1
     trap 'jobs -p | xargs -r kill 2> /dev/null || true' EXIT
     "${@:2}"
