@@ -1,10 +1,8 @@
 // Checkpoints from and to a device whose work continues after the call that issued it: a device double, and a GPU if
 // ctest selects one.
 #include <fmt/format.h>
-#include <cstdlib>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <thread>
 
 #include "checkpoint/device_cases.h"
@@ -12,6 +10,7 @@
 #include "double/kernels_double.h"
 #include "error_of.h"
 #include "share.h"
+#include "support/device_under_test.h"
 #include "train/temp_folder.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/collectives.h"
@@ -26,11 +25,7 @@ using test::ErrorOf;
 using test::Job;
 using test::Layout;
 using test::RankRun;
-
-bool OnGpu() {
-  const char* name = std::getenv("WEFT_TEST_DEVICE");
-  return name && std::string_view(name) == "cuda";
-}
+using testing_::OnGpu;
 
 // Runs `body` on each rank of the layout. The double starts copies late, so that work that does not wait for them gives
 // wrong results.

@@ -3,9 +3,9 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <string_view>
 
 #include "dist/wire_cases.h"
+#include "support/device_under_test.h"
 #include "support/rank_run.h"
 #include "support/staged_group.h"
 #include "weft/core/runtime/context.h"
@@ -18,16 +18,10 @@
 namespace weft {
 namespace {
 
+using testing_::DeviceUnderTest;  // without a GPU both runs are on the CPU, so the tests check themselves
 using testing_::Job;
 using testing_::Layout;
 using testing_::RunResult;
-
-// Returns WEFT_TEST_DEVICE, as the kernels' tests do; ctest sets it. Without it both runs are on the CPU, so the tests
-// check themselves.
-DeviceKind DeviceUnderTest() {
-  const char* name = std::getenv("WEFT_TEST_DEVICE");
-  return name && std::string_view(name) == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
-}
 
 class CudaTraining : public testing::TestWithParam<std::tuple<const char*, ExecutorKind, DType>> {};
 

@@ -1,27 +1,20 @@
 // Every layout trains to the losses of one rank: data, tensor and sequence parallel, FSDP, micro-batches and executors.
+// On a GPU all ranks of a layout share it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
-#include <string_view>
 
 #include "share.h"
+#include "support/device_under_test.h"
 #include "support/training.h"
 
 namespace weft {
 namespace {
 
 using namespace testing_;
-
-// Returns WEFT_TEST_DEVICE, as the kernels' tests do. All ranks of a layout share one GPU.
-DeviceKind DeviceUnderTest() {
-  const char* name = std::getenv("WEFT_TEST_DEVICE");
-  return name && std::string_view(name) == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
-}
-bool OnGpu() { return DeviceUnderTest() == DeviceKind::kCuda; }
 
 int Steps() { return OnGpu() ? 10 : std::max(3, 50 / test::Share()); }
 
