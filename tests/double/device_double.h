@@ -35,9 +35,16 @@ class DeviceDouble final : public StreamedDevice {
   Device device() const override { return {DeviceKind::kCuda, 0}; }
   std::string name() const override { return "a double"; }
   BufferPtr Allocate(size_t bytes) override {
+    inside_ += bytes;
+    most_inside_ = std::max(most_inside_, inside_);
     return std::make_shared<Buffer>(
         AllocateBytes(bytes), bytes, device(),
-        [](Buffer& buffer) { static_cast<DeviceDouble&>(buffer.runtime()).Release(buffer.data()); }, this);
+        [](Buffer& buffer) {
+          auto& device = static_cast<DeviceDouble&>(buffer.runtime());
+          device.inside_ -= buffer.bytes();
+          device.Release(buffer.data());
+        },
+        this);
   }
   // Memory that a library allocates. The double frees the rest when it ends.
   void* AllocateBytes(size_t bytes) {
@@ -96,7 +103,7 @@ class DeviceDouble final : public StreamedDevice {
     return std::make_unique<Tape>(*this, std::move(before), std::exchange(tape_, {}));
   }
   Memory MemoryNow() const override { return {size_t(1) << 40, size_t(1) << 40}; }
-  size_t PeakBytes() const override { return most_outside(); }  // only what libraries allocate
+  using StreamedDevice::outside;
 
   std::unique_ptr<Stream> NewStream() override {
     auto stream = std::make_unique<StreamDouble>(std::max(most_us_, beside_us_), next_seed_++);
@@ -268,6 +275,8 @@ class DeviceDouble final : public StreamedDevice {
     if (stream != &main_) posted_beside_++;
     stream->Post(std::move(task));
   }
+  size_t MostInside() const override { return most_inside_; }
+  void ForgetMostInside() override { most_inside_ = inside_; }
   Stream* Use(Stream* stream) override {
     auto* next = stream ? static_cast<StreamDouble*>(stream) : &main_;
     StreamDouble* before = std::exchange(current_, next);
@@ -289,6 +298,7 @@ class DeviceDouble final : public StreamedDevice {
   static constexpr size_t kMostFreed = 64 << 20;
   std::map<char*, BufferPtr> memory_;  // the bytes of each address
   std::deque<BufferPtr> freed_;
+  size_t inside_ = 0, most_inside_ = 0;  // bytes of Allocate
   size_t freed_bytes_ = 0;
   std::vector<BufferPtr> staging_;
   std::vector<Issued> tape_;  // the work of the current recording

@@ -31,6 +31,27 @@ class Streams : public testing::Test {
   StreamedDevice* device_ = nullptr;
 };
 
+// Not the sum of the most of the device's own allocations and the most of libraries, which are at different times.
+TEST_F(Streams, PeakIsTheMostInUseAtATime) {
+  constexpr size_t kUnit = size_t(8) << 20;
+  auto allocate = [&](size_t units) { return device().Allocate(units * kUnit); };
+  auto most = [&, before = device().PeakBytes()] { return (device().PeakBytes() - before) / kUnit; };
+  BufferPtr held = allocate(6);
+  EXPECT_EQ(most(), 6u);
+  held.reset();
+  device().Synchronize();
+  device().CountOutside(4 * int64_t(kUnit));
+  EXPECT_EQ(most(), 6u);
+  held = allocate(1);
+  EXPECT_EQ(most(), 6u);
+  BufferPtr more = allocate(3);
+  EXPECT_EQ(most(), 8u);
+  device().CountOutside(-4 * int64_t(kUnit));
+  EXPECT_EQ(most(), 8u);
+  BufferPtr rest = allocate(5);
+  EXPECT_EQ(most(), 9u);
+}
+
 TEST_F(Streams, ProgressMovesOnWhenTheDeviceComesToIt) {
   auto progress = device().NewProgress(), other = device().NewProgress();
   EXPECT_EQ(progress->begun(), 0u);

@@ -297,7 +297,7 @@ TEST(DoubleTraining, WindowsAreInTheMemoryNeed) {
       testing_::RankRun run(job, layout, rank.context, mesh);
       StepPlans plans = run.training.Compile(run.runtime);
       int64_t copies = MemoryNeedOf(run.training, &plans, DeviceKind::kCuda).communicators - NcclBytes(MeshOf(layout));
-      auto arena = int64_t(run.runner->arena_bytes()), windows = int64_t(rank.device.PeakBytes());
+      auto arena = int64_t(run.runner->arena_bytes()), windows = int64_t(rank.device.outside());
       EXPECT_EQ(arena, int64_t(plans.Largest().arena_bytes));
       EXPECT_EQ(windows > 0, symmetric || mode == GatherMode::kCopy);
       int64_t of_nccl = (mode == GatherMode::kCopy ? kNcclCopyBytes : 0) + (symmetric ? 2 * NcclSymmetricBytes(2) : 0);

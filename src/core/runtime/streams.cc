@@ -23,10 +23,14 @@ StreamedDevice::Calls StreamedDevice::RecordCalls(absl::FunctionRef<void()> fn) 
   return std::exchange(before_replay_, {});
 }
 
+// The device's own allocations may be highest while libraries hold little, so the sum of both maxima is too much.
 void StreamedDevice::CountOutside(int64_t bytes) {
+  most_before_ = PeakBytes();
+  ForgetMostInside();
   outside_ += bytes;
-  most_outside_ = std::max(most_outside_, outside_);
 }
+
+size_t StreamedDevice::PeakBytes() const { return std::max(most_before_, MostInside() + outside()); }
 
 void StreamedDevice::SetFailure(std::exception_ptr error) {
   std::lock_guard lock(failure_mutex_);

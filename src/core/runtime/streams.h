@@ -75,6 +75,7 @@ class StreamedDevice : public DeviceRuntime {
   virtual void ReturnUnused() {}
   // Counts memory that a library allocated, or freed if negative, in PeakBytes.
   void CountOutside(int64_t bytes);
+  size_t PeakBytes() const final;
 
   // Returns the number, from 1, of the recording that Record is making, or 0 if work is issued directly.
   uint64_t recording() const { return recording_; }
@@ -92,7 +93,7 @@ class StreamedDevice : public DeviceRuntime {
   using Calls = std::vector<std::function<void()>>;
 
   bool records() const { return records_; }
-  size_t most_outside() const { return size_t(most_outside_); }
+  size_t outside() const { return size_t(outside_); }  // bytes that libraries hold now
   // Calls fn while recording() returns a new number. Returns the functions to call before each replay.
   Calls RecordCalls(absl::FunctionRef<void()> fn);
   void ThrowFailure() const;
@@ -100,13 +101,17 @@ class StreamedDevice : public DeviceRuntime {
  private:
   friend class StreamScope;
   friend class StreamRecording;
+  // Returns the most bytes that the device's own allocations held at a time since the last ForgetMostInside.
+  virtual size_t MostInside() const = 0;
+  virtual void ForgetMostInside() = 0;
   // Makes `stream` the current one (null: the main one). Returns the previous one.
   virtual Stream* Use(Stream* stream) = 0;
 
   bool records_ = true;
   uint64_t recording_ = 0, recordings_ = 0;
   Calls before_replay_;  // those of the current recording
-  int64_t outside_ = 0, most_outside_ = 0;
+  int64_t outside_ = 0;
+  size_t most_before_ = 0;  // the most of all memory before outside_ changed last
   mutable std::mutex failure_mutex_;
   std::exception_ptr failure_;
 };

@@ -268,10 +268,15 @@ Memory CudaDevice::MemoryNow() const {
   return memory;
 }
 
-size_t CudaDevice::PeakBytes() const {
-  uint64_t peak = 0;
-  WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &peak));
-  return peak + most_outside();
+size_t CudaDevice::MostInside() const {
+  uint64_t most = 0;
+  WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &most));
+  return most;
+}
+
+void CudaDevice::ForgetMostInside() {
+  uint64_t reset = 0;  // the only value that may be set; the mark falls to what is in use
+  WEFT_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &reset));
 }
 
 void CudaDevice::ReturnUnused() {

@@ -49,7 +49,6 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
   std::unique_ptr<Recording> Record(absl::FunctionRef<void()> fn) override;
   std::unique_ptr<Timeline> NewTimeline(size_t most) override;
   Memory MemoryNow() const override;
-  size_t PeakBytes() const override;
 
   std::unique_ptr<Stream> NewStream() override;
   std::unique_ptr<Progress> NewProgress() override;
@@ -86,6 +85,8 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
 
  private:
   Stream* Use(Stream* stream) override;
+  size_t MostInside() const override;
+  void ForgetMostInside() override;
 
   int index_, multiprocessors_ = 0, capability_ = 0;
   size_t shared_bytes_ = 0;
