@@ -155,6 +155,20 @@ TEST(Einsum, BlocksOfLargeProducts) {
   }
 }
 
+// From a million multiplications on, CPUs multiply f32 by another library. Few rows, columns or terms are such products
+// too.
+TEST(Einsum, AMillionMultiplicationsInEveryLayout) {
+  Rng rng(38);
+  size_t round = 0;
+  const std::vector<std::array<int64_t, 3>> sizes{
+      {100, 100, 100}, {101, 100, 100}, {257, 129, 65}, {64, 128, 130},  {2, 700, 760},   {3, 640, 640}, {16, 300, 300},
+      {1, 1100, 1000}, {900, 2, 700},   {1300, 1, 900}, {1024, 1024, 1}, {1, 1, 1100000}, {600, 700, 3}, {8, 8, 20000}};
+  for (DType dtype : {DType::kF32, DType::kF64})
+    for (auto [m, n, k] : sizes)
+      for (const char* eq : {"mk,kn->mn", "km,kn->mn", "mk,nk->mn", "km,nk->mn", "mk,kn->nm"})
+        if (!Skips(round)) Check(rng, eq, {{'m', m}, {'n', n}, {'k', k}}, dtype, 2);
+}
+
 // Products that compute gradients of weights. Some are large enough for each device's library, and some are not.
 TEST(Einsum, WideResults) {
   Rng rng(34);

@@ -1,8 +1,10 @@
 #include "weft/kernels/cpu/product/gemm.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "weft/core/base/error.h"
+#include "weft/kernels/cpu/product/gemm_f32.h"
 #include "weft/kernels/cpu/product/openblas.h"
 
 namespace weft::cpu {
@@ -52,9 +54,14 @@ void Gemm(int64_t m, int64_t n, int64_t k, Matrix<const C> a, Matrix<const C> b,
   if (m == 1 && a.column > 0 && n > 0) return RowTimesMatrix(n, k, a, b, c);
   bool ta = a.column != 1, tb = b.column != 1;
   // The stride of a dim of extent 1 is never used and may be anything, but BLAS checks it nevertheless.
-  int lda = int(std::max(ta ? a.column : a.row, ta ? m : k)), ldb = int(std::max(tb ? b.column : b.row, tb ? k : n));
-  Call(ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, int(m), int(n), int(k), a.data, lda, b.data, ldb,
-       c.data, int(std::max(c.row, n)));
+  int64_t &a_stride = ta ? a.column : a.row, &b_stride = tb ? b.column : b.row;
+  a_stride = std::max(a_stride, ta ? m : k);
+  b_stride = std::max(b_stride, tb ? k : n);
+  c.row = std::max(c.row, n);
+  if constexpr (std::is_same_v<C, float>)
+    if (SuitsOneDnn(m, n, k)) return GemmF32(m, n, k, a, b, c);
+  Call(ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, int(m), int(n), int(k), a.data, int(a_stride),
+       b.data, int(b_stride), c.data, int(c.row));
 }
 template void Gemm<float>(int64_t, int64_t, int64_t, Matrix<const float>, Matrix<const float>, Matrix<float>);
 template void Gemm<double>(int64_t, int64_t, int64_t, Matrix<const double>, Matrix<const double>, Matrix<double>);

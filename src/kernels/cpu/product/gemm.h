@@ -1,4 +1,4 @@
-// Matrix products by OpenBLAS. Weft, not OpenBLAS, splits them over threads.
+// Matrix products by OpenBLAS, large ones of f32 by oneDNN. Weft, not the libraries, splits them over threads.
 #pragma once
 #include <cstdint>
 #include <string>

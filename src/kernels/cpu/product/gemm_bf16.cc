@@ -1,7 +1,5 @@
 #include "weft/kernels/cpu/product/gemm_bf16.h"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <tuple>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "weft/kernels/cpu/product/onednn.h"
 
 namespace weft::cpu {
 namespace {
@@ -31,11 +30,7 @@ struct Kept {
   std::vector<BF16> row;                                      // see AdjacentRow
   std::tuple<std::vector<BF16>, std::vector<float>> columns;  // results that are not adjacent in c
 
-  Kept() {
-    // oneDNN would start a team of OpenMP threads for each of our threads. The setting is per calling thread. The
-    // function is looked up by name, because oneDNN may be built on another thread pool that lacks it.
-    if (void* set = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<void (*)(int)>(set)(1);
-  }
+  Kept() { KeepOneDnnOnThisThread(); }
 };
 
 // oneDNN 2 (Debian 12) needs a descriptor of the operation first; oneDNN 3 (Debian 13) takes the operands with the
@@ -61,12 +56,7 @@ Product Make(const dnnl::engine& engine, const Key& key) {
 }  // namespace
 
 bool HasBf16Gemm() {
-  static const bool has = [] {
-    // The value of an ISA contains its own bits and those of the ISAs that it includes. oneDNN 3 knows more ISAs than
-    // oneDNN 2.
-    auto wanted = int(dnnl::cpu_isa::avx512_core_bf16);
-    return (int(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
-  }();
+  static const bool has = OneDnnHas(dnnl_cpu_isa_avx512_core_bf16);
   return has;
 }
 

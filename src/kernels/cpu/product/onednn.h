@@ -1,0 +1,14 @@
+// oneDNN's settings on this processor.
+#pragma once
+#include <oneapi/dnnl/dnnl_types.h>
+
+namespace weft::cpu {
+
+// Returns whether oneDNN may use the instruction set here. Depends only on the machine and DNNL_MAX_CPU_ISA.
+bool OneDnnHas(dnnl_cpu_isa_t isa);
+
+// From now on oneDNN computes on the calling thread. Otherwise it would start a team of OpenMP threads for each of
+// Weft's threads.
+void KeepOneDnnOnThisThread();
+
+}  // namespace weft::cpu
