@@ -91,9 +91,11 @@ for ranks; do
       failed=1
     fi
   done
-  for kind in gemm sdpa dispatch; do
+  for kind in gemm sdpa dispatch step; do
     wanted bench || continue
-    if timeout 100 mpirun -np "$ranks" --bind-to none "$folder/weft/bin/weft" bench $kind device=cuda seconds=0.02 --json > "$folder/log" 2>&1 &&
+    words=(device=cuda seconds=0.02)
+    [ $kind != step ] || words+=(config=configs/gpt2-tiny.yaml "mesh.dp=$ranks")
+    if timeout 100 mpirun -np "$ranks" --bind-to none "$folder/weft/bin/weft" bench $kind "${words[@]}" --json > "$folder/log" 2>&1 &&
       [ "$(grep -c '^{' "$folder/log")" -ge 3 ]; then
       echo "passed bench.$kind.$ranks"
     else

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Lists the commits that changed what tests/multigpu.sh tests since the latest row of each of its parts in results.md, on two
-# and on four GPUs: CUDA kernels, groups of NCCL, and the passes and plans that order collectives. These tests need several
+# and on four GPUs: CUDA kernels, groups, and the passes, programs and plans that order collectives. These tests need several
 # GPUs, so no other check runs them.
 #
 #   tests/ci/multigpu_due.sh     exit code 2 if results.md has no such row, or the history here does not reach back to it
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-watched=(src/kernels/cuda src/dist/group/nccl src/core/passes src/core/compile)
+watched=(src/kernels/cuda src/dist/group src/core/runtime src/core/passes src/core/compile src/parallel/program src/parallel/step)
 parts=(training checkpoint example bench refusal failure delays)
 declare -A latest least
 # note COMMIT LATER COMMAND: a row's command ran the parts that its ONLY names, or all, LATER commits before this one.

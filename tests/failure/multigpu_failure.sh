@@ -31,11 +31,18 @@ fail() {
   cat "$dir/out"
   exit 1
 }
-# gpus_free: within 5 s nobody computes on them.
+# used_mib: the memory in use on each GPU, a line each. In a container the processes of a GPU may not be listed, its memory is.
+used_mib() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits; }
+[ "$device" != cuda ] || idle_mib=$(used_mib)
+# gpus_free: within 5 s nobody computes on them, and no more memory is in use than before the first case. A rank takes 500 MiB
+# and more.
 gpus_free() {
   [ "$device" = cuda ] || return 0
   for _ in $(seq 50); do
-    [ -n "$(nvidia-smi --query-compute-apps=pid --format=csv,noheader)" ] || return 0
+    if [ -z "$(nvidia-smi --query-compute-apps=pid --format=csv,noheader)" ] &&
+      paste <(echo "$idle_mib") <(used_mib) | awk '$2 > $1 + 100 { busy = 1 } END { exit busy }'; then
+      return 0
+    fi
     sleep 0.1
   done
   return 1
