@@ -43,7 +43,7 @@ doctor() {
   within 60 env "$1" "$weft" doctor "$dir" > "$dir/out" 2>&1 || code=$?
   grep -Eq "^  $2 +OpenBLAS +$3" "$dir/out" || fail "expected $2 and \"$3\" of doctor with $1"
 }
-speed='[0-9.]+ GFLOP/s of f32 on one thread'
+speed='[0-9.]+ GFLOP/s of f64 on one thread'
 doctor A=1 ok "kernels for $best, $speed\$"
 doctor OPENBLAS_CORETYPE="$as_fast" ok "kernels for [A-Za-z]+, $speed\$"
 doctor OPENBLAS_CORETYPE=Prescott note "kernels for $best, $speed; OPENBLAS_CORETYPE=\"Prescott\" names .*; unset OPENBLAS_CORETYPE\$"
