@@ -74,9 +74,11 @@ absl::StatusOr<std::optional<WindowUse>> MappedMemory(const BenchJob& job) {
         fmt::format("{}memory: expected one kind, got {:?}", kCommandLine, job.words.memory));
   if (memory->front() == "ordinary") return std::nullopt;
   if (!job.on_gpu() || job.words.axis == "world")
-    return absl::InvalidArgumentError(
-        fmt::format("{}memory: expected ordinary {}, got {}", kCommandLine,
-                    job.on_gpu() ? "with axis=world, or one of the mesh's axes as axis" : "on a CPU", memory->front()));
+    return absl::InvalidArgumentError(fmt::format("{}memory: expected ordinary {}, got {}; {}", kCommandLine,
+                                                  job.on_gpu() ? "with axis=world" : "on a CPU", memory->front(),
+                                                  job.on_gpu()
+                                                      ? "give one of the mesh's axes as axis, or memory=ordinary"
+                                                      : "give device=cuda, or memory=ordinary"));
   const std::vector<std::string>& axes = job.mesh.shape().names;
   return WindowUse{int(std::ranges::find(axes, job.words.axis) - axes.begin()),
                    memory->front() == "copied" ? WindowEngine::kCopies : WindowEngine::kKernels};

@@ -229,7 +229,7 @@ const std::vector<Field>& Fields() {
        .choices = NamesOf(NamedPlans()), .default_text = OfFamilies().plan.c_str()},
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: gradients and moments, and weights in the compute type are kept between steps; full: the parameters too")},
-      {KEY(parallel.regather, "with fsdp full, whether the backward pass gathers weights again; auto: on a GPU only if it lacks the memory to keep them")},
+      {KEY(parallel.regather, "with fsdp full, whether the backward pass gathers weights again; auto: on CPUs always, on GPUs only if they lack the memory to keep them")},
       {KEY(parallel.overlap, "whether collectives run at the same time as kernels; fill: gradients of weights are computed while others wait; halves: the other half of the batch is computed meanwhile; chunks: a batch is computed in chunks of its sequences, or a sequence in chunks of its tokens, and while one chunk is on its way another is computed; auto: fill on GPUs with mesh.tp above 1, always on other GPUs and on CPUs of several hosts, never on CPUs of one host")},
       {KEY(parallel.chunks, "the number of chunks of overlap chunks, 2 to 64; 0: two of sequences, or two or four of tokens, where they are expected to save time"), .bounds = From(0, 64)},
       {KEY(parallel.gather, "how GPUs gather weights that fsdp full shards, and activations, and exchange the gradients of precision.wire bf16: by NCCL's kernels, or by copy engines, which leave the multiprocessors to the step's kernels and then also exchange the terms of reduce-scatters in bf16")},

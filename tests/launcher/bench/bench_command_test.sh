@@ -117,7 +117,7 @@ run 2 'command line: bytes: expected sizes such as 4K,1M or a range such as 1M..
 run 2 'command line: axis: expected names of dp, tp, world, got "pp"' bench collective axis=pp
 run 2 'axis: expected one with 2 ranks or more, got tp, which has 1' bench collective axis=tp mesh.dp=2 device=cpu ranks=2
 run 2 'command line: memory: expected names of ordinary, copied, symmetric, got "windows"' bench collective memory=windows
-run 2 'command line: memory: expected ordinary on a CPU, got symmetric' bench collective memory=symmetric device=cpu
+run 2 'command line: memory: expected ordinary on a CPU, got symmetric; give device=cuda, or memory=ordinary' bench collective memory=symmetric device=cpu
 run 2 'command line: kv_heads: expected a divisor of the 8 heads, got 3' bench sdpa kv_heads=3
 run 2 'command line: seq: expected batch x heads x seq x head_dim <= 1099511627776' bench sdpa seq=16777216 batch=16777216
 run 1 'out of memory on' bench gemm m=16777216 device=cpu
