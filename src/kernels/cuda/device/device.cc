@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -268,14 +269,16 @@ Memory CudaDevice::MemoryNow() const {
   return memory;
 }
 
+// CUDA does not say whether a mark that was reset is 0 or what is in use until the next allocation.
 size_t CudaDevice::MostInside() const {
-  uint64_t most = 0;
+  uint64_t most = 0, used = 0;
   WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &most));
-  return most;
+  WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used));
+  return std::max(most, used);
 }
 
 void CudaDevice::ForgetMostInside() {
-  uint64_t reset = 0;  // the only value that may be set; the mark falls to what is in use
+  uint64_t reset = 0;  // no other value may be set
   WEFT_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &reset));
 }
 
