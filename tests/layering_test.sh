@@ -25,7 +25,7 @@ dist < core: net signals start group group/rows group/stream group/local group/g
 parallel < core dist: dtensor nn/plans nn/plans/named nn nn/layers nn/family nn/models optimizer optimizer/rules program step
 api < core kernels dist parallel: environment umbrella
 train < core dist parallel: io tokenizer config log data/source data checkpoint huggingface huggingface/families profile preflight loop infer
-launcher < core kernels dist parallel api train: report . plan bench bench/rates
+launcher < core kernels dist parallel api train: report . plan bench bench/rates doctor
 HOUSE
 }
 

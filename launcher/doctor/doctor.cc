@@ -1,4 +1,4 @@
-#include "launcher/doctor.h"
+#include "launcher/doctor/doctor.h"
 
 #include <fcntl.h>
 #include <fmt/chrono.h>

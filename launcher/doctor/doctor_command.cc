@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "launcher/command.h"
-#include "launcher/doctor.h"
+#include "launcher/doctor/doctor.h"
 #include "launcher/rank.h"
 #include "weft/core/base/process_memory.h"
 #include "weft/core/host/message.h"

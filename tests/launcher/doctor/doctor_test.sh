@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # weft doctor: a line per thing, as one process and under mpirun; faults are found.
 # Usage: doctor_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
-source "$(dirname "$0")/prelude.sh"
+source "$(dirname "$0")/../prelude.sh"
 # doctor CODE TEXT WORDS...: the exit code, and TEXT in the output.
 doctor() {
   local wanted=$1 text=$2
