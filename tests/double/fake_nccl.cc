@@ -357,8 +357,8 @@ Result PointToPoint(Op op, void* at, size_t bytes, int peer, Communicator* comm,
 
 extern "C" {
 
-// Sets how the fake fails from now on: "old", "unconnected", "broken", "split", "memory", "register", "copies" or not
-// at all.
+// Sets how the fake fails from now on: "old", "newer", "unconnected", "broken", "split", "memory", "register", "copies"
+// or not at all.
 void fake_nccl_fail(const char* how) { asked = how; }
 
 // Must be called by the thread of a rank before its first call that allocates memory.
@@ -381,7 +381,7 @@ void fake_nccl_copies(int64_t* gathers, int64_t* exchanges, int64_t* symmetric, 
 }
 
 Result ncclGetVersion(int* version) {
-  *version = Asked("old") ? 22703 : 22809;
+  *version = Asked("old") ? 22703 : Asked("newer") ? 22907 : 22809;
   return Result::kSuccess;
 }
 

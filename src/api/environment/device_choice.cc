@@ -4,9 +4,6 @@
 
 #include <algorithm>
 
-#include "weft/dist/group/nccl/nccl_library.h"
-#include "weft/kernels/common/cuda_library.h"
-
 namespace weft {
 namespace {
 
@@ -20,11 +17,11 @@ struct Offer {
 
 // If a run asks for GPUs, a wrong environment of NCCL is an error before anything is opened. If it does not ask, that
 // matters only on hosts with GPUs.
-Offer OfferOf(bool automatic, const Bootstrap& bootstrap) {
+Offer OfferOf(bool automatic, const Bootstrap& bootstrap, const GpuAccess& access) {
   Offer offer;
   if (!automatic) offer.fault = NcclLibrary::CheckEnvironment();
   if (!offer.fault.ok()) return offer;
-  absl::StatusOr<std::vector<std::string>> gpus = CudaGpus();
+  absl::StatusOr<std::vector<std::string>> gpus = access.gpus();
   offer.fault = gpus.status();
   if (!offer.fault.ok()) return offer;
   offer.gpus = gpus->size();
@@ -68,42 +65,48 @@ struct Fault {
 };
 
 // Opens this rank's GPU. The ranks check one requirement after the other, so that all return the same fault.
-Fault OpenOnRanks(bool automatic, Bootstrap& bootstrap, Context& context) {
-  Offer mine = OfferOf(automatic, bootstrap);
+Fault OpenOnRanks(bool automatic, Bootstrap& bootstrap, Context& context, const GpuAccess& access) {
+  Offer mine = OfferOf(automatic, bootstrap, access);
   std::string fault = FirstFault(mine.fault, bootstrap);
   if (fault.empty()) fault = SharedGpu(mine, bootstrap);
   if (!fault.empty()) return {fault};
-  fault = FirstFault(NcclLibrary::Open(bootstrap.world_size(), IsOneHost(bootstrap)).status(), bootstrap);
+  fault = FirstFault(access.open_nccl(bootstrap.world_size(), IsOneHost(bootstrap)).status(), bootstrap);
   if (!fault.empty()) return {fault, true};
-  return {FirstFault(OpenCuda(context, mine.index), bootstrap)};
+  return {FirstFault(access.open_gpu(context, mine.index), bootstrap)};
 }
 
-// Returns whether the ranks should look for GPUs. Looking for the driver first makes runs on hosts without one as fast
-// as in a build without CUDA.
-bool LookForGpus(bool automatic, Bootstrap& bootstrap, Notices& notices) {
-  bool wanted = !automatic || HasCudaDriver();
-  if (bootstrap.world_size() == 1) return wanted;
-  std::vector<std::string> lacking = bootstrap.AllGather(wanted ? "" : bootstrap.host());
+// Returns nullopt if the ranks should look for GPUs, otherwise why not, or "" if no host has a driver. Looking for the
+// driver first makes runs on hosts without one as fast as in a build without CUDA.
+std::optional<std::string> LackOfDriver(bool automatic, Bootstrap& bootstrap, const GpuAccess& access) {
+  bool wanted = !automatic || access.has_driver();
+  std::vector<std::string> lacking{wanted ? "" : bootstrap.host()};
+  if (bootstrap.world_size() > 1) lacking = bootstrap.AllGather(lacking[0]);
   auto without = std::find_if(lacking.begin(), lacking.end(), [](const std::string& host) { return !host.empty(); });
-  if (without == lacking.end()) return true;
-  if (std::count(lacking.begin(), lacking.end(), "") > 0)
-    notices.Say(fmt::format("device auto is the CPU: host {} has no NVIDIA driver, and others have one", *without));
-  return false;
+  if (without == lacking.end()) return std::nullopt;
+  if (std::count(lacking.begin(), lacking.end(), "") == 0) return "";
+  return fmt::format("host {} has no NVIDIA driver, and others have one", *without);
 }
 
 }  // namespace
 
+ChosenDevice ChooseDevice(std::optional<DeviceKind> wanted, Bootstrap& bootstrap, Context& context,
+                          const GpuAccess& access) {
+  bool automatic = !wanted;
+  if (wanted == DeviceKind::kCpu) return {};
+  if (std::optional<std::string> lack = LackOfDriver(automatic, bootstrap, access)) return {.reason = *lack};
+  Fault fault = bootstrap.world_size() > 1 ? OpenOnRanks(automatic, bootstrap, context, access)
+                                           : Fault{std::string(access.open_gpu(context, 0).message())};
+  if (fault.text.empty()) return {.kind = DeviceKind::kCuda};
+  // A run on the CPU of a host with a GPU for each rank would only be slow.
+  return {.reason = fault.text, .refused = !automatic || fault.has_gpus};
+}
+
 absl::StatusOr<DeviceKind> OpenDevice(std::optional<DeviceKind> wanted, Bootstrap& bootstrap, Context& context,
                                       Notices& notices) {
-  bool automatic = !wanted;
-  if (wanted == DeviceKind::kCpu || !LookForGpus(automatic, bootstrap, notices)) return DeviceKind::kCpu;
-  Fault fault = bootstrap.world_size() > 1 ? OpenOnRanks(automatic, bootstrap, context)
-                                           : Fault{std::string(OpenCuda(context, 0).message())};
-  if (fault.text.empty()) return DeviceKind::kCuda;
-  // A run on the CPU of a host with a GPU for each rank would only be slow.
-  if (!automatic || fault.has_gpus) return absl::InvalidArgumentError(fault.text);
-  notices.Say("device auto is the CPU: " + fault.text);
-  return DeviceKind::kCpu;
+  ChosenDevice chosen = ChooseDevice(wanted, bootstrap, context);
+  if (chosen.refused) return absl::InvalidArgumentError(chosen.reason);
+  if (!chosen.reason.empty()) notices.Say("device auto is the CPU: " + chosen.reason);
+  return chosen.kind;
 }
 
 }  // namespace weft

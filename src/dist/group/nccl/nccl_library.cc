@@ -59,6 +59,11 @@ absl::Status NcclLibrary::Find(void* library, const std::string& file) {
                   NcclVersionText(nccl::kOldest), NcclVersionText(version_), file, fault));
 }
 
+std::string NcclLibrary::Path() const {
+  Dl_info info{};
+  return dladdr(reinterpret_cast<void*>(GetVersion), &info) && info.dli_fname ? info.dli_fname : "";
+}
+
 absl::Status NcclLibrary::HasWindows() const {
   const char* missing = nullptr;
 #define WEFT_MISSING(R, name, arguments) \

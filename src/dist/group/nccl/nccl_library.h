@@ -21,6 +21,7 @@ class NcclLibrary : public nccl::Functions {
   static absl::Status CheckEnvironment();
 
   int version() const { return version_; }  // 22809 for 2.28.9
+  std::string Path() const;                 // of the library's file, as the loader found it
   // Returns an error if the library lacks a function of WEFT_NCCL_WINDOW_FUNCTIONS.
   absl::Status HasWindows() const;
   // Throws Error with NCCL's message if `result` is a failure. `what` names the attempted operation.
