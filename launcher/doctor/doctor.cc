@@ -17,10 +17,10 @@
 #include <ctime>
 #include <filesystem>
 #include <limits>
-#include <set>
 #include <sstream>
 #include <thread>
 
+#include "launcher/doctor/gpu_findings.h"
 #include "weft/core/base/error.h"
 #include "weft/core/base/memory.h"
 #include "weft/core/base/process_memory.h"
@@ -225,16 +225,6 @@ Finding Disk(const std::string& folder) {
   return f;
 }
 
-// Reports a fault unless all ranks have the same value. Lists the distinct values.
-Finding Alike(const char* what, const std::vector<std::string>& said, const char* remedy) {
-  std::set<std::string> kinds(said.begin(), said.end());
-  Finding f{.what = what, .fact = fmt::format("{}", fmt::join(kinds, ", "))};
-  if (kinds.size() == 1) return f;
-  f.grade = Finding::kFault;
-  f.remedy = remedy;
-  return f;
-}
-
 // All ranks read their clocks right after a barrier. The reads may be as far apart as one exchange takes, so the
 // duration of an exchange is subtracted.
 Finding Clocks(Bootstrap& bootstrap) {
@@ -318,8 +308,11 @@ Finding Collectives(Bootstrap& bootstrap, ProcessGroup& world) {
 
 }  // namespace
 
-std::vector<Finding> ExamineHost(const std::string& folder) {
-  return {Processor(), Products(), HostMemory(), Gpu(), Mpi(), Gloo(), Names(), Network(), Disk(folder), HostClock()};
+std::vector<Finding> ExamineHost(const std::string& folder, bool several_ranks) {
+  std::vector<Finding> findings{Processor(), Products(), HostMemory(), Gpu()};
+  if (!several_ranks) findings.push_back(ExamineNccl());
+  for (const Finding& f : {Mpi(), Gloo(), Names(), Network(), Disk(folder), HostClock()}) findings.push_back(f);
+  return findings;
 }
 
 std::vector<Finding> ExamineJob(Bootstrap& bootstrap) {
@@ -330,6 +323,8 @@ std::vector<Finding> ExamineJob(Bootstrap& bootstrap) {
       {.what = "ranks", .fact = fmt::format("{} on {} host{}", places.size(), hosts, hosts == 1 ? "" : "s")},
       Alike("version", versions, "install the same version on all hosts"),
       Clocks(bootstrap)};
+  for (const Finding& f : Named("the ranks choose a device", [&] { return ExamineDevices(bootstrap); }))
+    findings.push_back(f);
   Clock::time_point begin = Clock::now();
   auto job = Named("the ranks connect", [&] { return std::make_unique<JobMesh>(bootstrap); });
   findings.push_back({.what = "connections",

@@ -16,10 +16,10 @@ namespace {
 
 constexpr const char* kHelp = R"(usage: weft doctor [FOLDER] [ranks=N]
 
-Looks at the processor, OpenBLAS, memory, the GPU, MPI, Gloo, names, the network, the disk of FOLDER (default: here) and
-the clock. With ranks=N, which starts N ranks on this host with mpirun, and under a launcher also at all ranks: hosts,
-versions, clocks, whether all connect, and sums over all of them, checked and timed. One line each; what is not good has a
-remedy.
+Looks at the processor, OpenBLAS, memory, the GPU, NCCL (if there are two GPUs or more), MPI, Gloo, names, the network,
+the disk of FOLDER (default: here) and the clock. With ranks=N, which starts N ranks on this host with mpirun, and under a
+launcher also at all ranks: hosts, versions, clocks, whether each has a GPU and can open NCCL, whether all connect, and
+sums over all of them on CPUs, checked and timed. One line each; what is not good has a remedy.
 
   weft doctor
   weft doctor ranks=4
@@ -43,12 +43,14 @@ int Print(const std::string& title, const std::vector<Finding>& findings) {
 // The first rank of each host examines that host. A fault that any rank finds makes the exit code of all ranks 1.
 int Examine(Bootstrap& bootstrap, const std::string& folder) {
   int faults = 0;
+  bool several = bootstrap.world_size() > 1;
   for (int rank = 0; rank < bootstrap.world_size(); rank++) {  // in turn, so that the lines of a host stay together
-    if (bootstrap.rank() == rank && bootstrap.local_rank() == 0) faults += Print(bootstrap.host(), ExamineHost(folder));
+    if (bootstrap.rank() == rank && bootstrap.local_rank() == 0)
+      faults += Print(bootstrap.host(), ExamineHost(folder, several));
     std::fflush(stdout);
     bootstrap.Barrier();
   }
-  if (bootstrap.world_size() > 1) {
+  if (several) {
     std::vector<Finding> job = ExamineJob(bootstrap);
     if (bootstrap.rank() == 0) faults += Print("the job", job);
   }
