@@ -25,14 +25,14 @@ cd "$(dirname "$0")/../.."
 # shellcheck source=/dev/null
 source tests/bench/beside_torch.sh
 
-# Each row has its name, the numbers of GPUs, the approximate ms of a step, Weft's config and keys | the fastest of the peer's
+# Each row has its name, the numbers of GPUs, the approximate ms of a step, Weft's config, keys and variables | the fastest of the peer's
 # settings that were tried. N stands for the number of GPUs, and 2N for twice that. Both programs send gradients in the same type.
 table='
 8b_fsdp_1x8192   2,4  820 llama_8b  mesh.dp=N train.global_batch=N precision.reduce=bf16 parallel.plan=vocabulary | --model llama-8B --batch 1 --seq 8192 --no-reshard --loss-chunks 8 --reduce-dtype bf16
 8b_fsdp_2x8192   2,4 1550 llama_8b  mesh.dp=N train.global_batch=2N precision.reduce=bf16 parallel.plan=vocabulary | --model llama-8B --batch 2 --seq 8192 --no-reshard --loss-chunks 8 --reduce-dtype bf16
 8b_dp2_tp2_2x8192 4   890 llama_8b  mesh.dp=2 mesh.tp=2 parallel.sequence_parallel=true train.global_batch=4 parallel.overlap=halves parallel.symmetric_memory=true | --model llama-8B --batch 2 --seq 8192 --tp 2 --no-reshard
 8b_dp2_tp2_bf16_2x8192 4 880 llama_8b mesh.dp=2 mesh.tp=2 parallel.sequence_parallel=true train.global_batch=4 parallel.overlap=halves parallel.symmetric_memory=true precision.reduce=bf16 | --model llama-8B --batch 2 --seq 8192 --tp 2 --no-reshard --reduce-dtype bf16
-8b_tp_4x4096     2,4  490 llama_8b  mesh.dp=1 mesh.tp=N parallel.fsdp=gradients precision.reduce=bf16 parallel.symmetric_memory=true parallel.sequence_parallel=true parallel.overlap=chunks train.global_batch=4 model.context=4096 | --model llama-8B --batch 4 --seq 4096 --tp N
+8b_tp_4x4096     2,4  490 llama_8b  mesh.dp=1 mesh.tp=N parallel.fsdp=gradients precision.reduce=bf16 parallel.symmetric_memory=true parallel.sequence_parallel=true parallel.overlap=chunks train.global_batch=4 model.context=4096 WEFT_TUNE=settled | --model llama-8B --batch 4 --seq 4096 --tp N
 8b_tp_plain_4x4096 2,4 490 llama_8b mesh.dp=1 mesh.tp=N parallel.fsdp=gradients precision.reduce=bf16 parallel.overlap=always parallel.sequence_parallel=true train.global_batch=4 model.context=4096 | --model llama-8B --batch 4 --seq 4096 --tp N
 8b_tp_1x8192     2,4  290 llama_8b  mesh.dp=1 mesh.tp=N parallel.fsdp=gradients precision.reduce=bf16 parallel.symmetric_memory=true parallel.sequence_parallel=true train.global_batch=1 | --model llama-8B --batch 1 --seq 8192 --tp N
 8b_dp2_tp2_plain_2x8192 4 930 llama_8b mesh.dp=2 mesh.tp=2 parallel.sequence_parallel=true train.global_batch=4 parallel.overlap=always | --model llama-8B --batch 2 --seq 8192 --tp 2 --no-reshard
@@ -67,7 +67,7 @@ define() {
   # shellcheck disable=SC2086  # several arguments
   mapfile -t keys < <(expand "$2" $left device=cuda ${KEYS:-} | grep -vE "$variable")
   # shellcheck disable=SC2086
-  mapfile -t variables < <(printf '%s\n' ${KEYS:-} | grep -E "$variable")
+  mapfile -t variables < <(printf '%s\n' $left ${KEYS:-} | grep -E "$variable")
   # shellcheck disable=SC2086
   mapfile -t settings < <(expand "$2" $right)
   weft_command=(${variables:+env "${variables[@]}"} mpirun -np "$2" --bind-to none "${program:-weft}")
