@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -57,6 +58,7 @@ void Check(Rng& rng, const std::string& eq, std::map<char, int64_t> extents, DTy
   Box a = RandomBox(rng, dtype, ShapeOf(p.a, extents)), b = RandomBox(rng, dtype, ShapeOf(p.b, extents));
   DType result = wide ? AccumulateType(dtype) : dtype;
   Box y = PaddedBox(rng, result, ShapeOf(p.out, extents));
+  for (int64_t i = 0; i < y.count(); i++) y.Set(i, std::nan(""));  // what was there before must not be read
   RunKernel(Op::kEinsum, {{"eq", eq}, {"wide", wide}}, {&a, &b}, {&y}, threads);
   auto [want, magnitude] = Naive(p, extents, a, b);
   std::string text;
