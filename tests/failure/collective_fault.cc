@@ -46,7 +46,17 @@ void Round(DeviceMesh& mesh, const std::string& fault) {
   world.AllReduce(x, x, 100, DType::kF32);
 }
 
-void Run(Bootstrap& bootstrap, FailureWatch& failures, const std::string& fault, int odd) {
+constexpr char kBusy = 'Z';  // a question that keeps the network thread of a rank busy for a second
+
+// Shortly before the others miss the odd rank, keeps it from answering, as if its processor had other work.
+std::jthread KeepBusy(const SideChannel& channel, int odd) {
+  return std::jthread([&channel, odd] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(900));
+    channel.Ask(odd, kBusy, "", std::chrono::milliseconds(50));
+  });
+}
+
+void Run(Bootstrap& bootstrap, SideChannel& channel, FailureWatch& failures, const std::string& fault, int odd) {
   int n = bootstrap.world_size();
   Context context(bootstrap.rank(), n);
   auto groups = MakeGroupFactory(bootstrap);
@@ -58,12 +68,14 @@ void Run(Bootstrap& bootstrap, FailureWatch& failures, const std::string& fault,
       bool bad = i == kBadRound && bootstrap.rank() == odd;
       if (bad) Tell(odd);
       if (bad && fault == "throw") Fail("the odd rank gives up");
-      if (bad && fault == "late") std::this_thread::sleep_for(std::chrono::seconds(5));
+      if (bad && (fault == "late" || fault == "busy")) std::this_thread::sleep_for(std::chrono::seconds(5));
       if (bad && fault == "kill") raise(SIGKILL);
       if (bad && (fault == "stop" || fault == "stop_unseen")) raise(SIGSTOP);
       // The neighbour of the stopped rank is not yet waiting for it when the other ranks time out.
       if (i == kBadRound && bootstrap.rank() == (odd ^ 1) && fault == "stop_unseen")
         std::this_thread::sleep_for(std::chrono::milliseconds(800));
+      std::jthread asks;
+      if (i == kBadRound && bootstrap.rank() == (odd ^ 1) && fault == "busy") asks = KeepBusy(channel, odd);
       Round(mesh, bad ? fault : "");
     }
   } catch (const std::exception& e) {
@@ -80,8 +92,11 @@ int main(int argc, char** argv) {
   auto bootstrap = Bootstrap::FromEnvironment(&argc, &argv);
   SideChannel channel(*bootstrap);
   FailureWatch failures(channel, *bootstrap);
+  channel.On(kBusy, [](std::string_view) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+    return std::string();
+  });
   channel.Open();
-  int odd = std::atoi(argv[2]);
-  Run(*bootstrap, failures, argv[1], odd);
+  Run(*bootstrap, channel, failures, argv[1], std::atoi(argv[2]));
   return 0;
 }

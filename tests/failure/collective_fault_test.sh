@@ -24,6 +24,9 @@ for rank in 0 1; do  # of two, the one that does not repeat itself
   faulty 2 $rank shape 'failed first: all_reduce #11 on dp: it called all_reduce f32 x 999 sum'
   faulty 2 $rank dtype 'failed first: all_reduce #11 on dp: it called all_reduce f64 x 1000 sum'
 done
+# A rank without a processor for a while runs, so it is not silent.
+faulty 2 1 late 'failed first: all_reduce #11 on dp'
+faulty 2 1 busy 'failed first: all_reduce #11 on dp'
 faulty 4 3 throw 'failed first: the odd rank gives up; its last call: all_reduce #10 on world'
 # The ranks as on two hosts: who hears nothing of the odd one cannot look at it, but one of its host can.
 if unshare --uts true 2> /dev/null; then

@@ -23,9 +23,10 @@ using State = RankReport::State;
 using std::chrono::milliseconds;
 
 constexpr char kReport = 'R', kSaid = 'N', kLook = 'P', kTry = 'T', kTried = 'U';
-constexpr size_t kCalls = 256;          // compared calls per rank
-constexpr milliseconds kPatience{500};  // for an answer
-constexpr milliseconds kDying{400};     // a dying process closes its connections before it is gone
+constexpr size_t kCalls = 256;               // compared calls per rank
+constexpr milliseconds kPatience{500};       // for an answer
+constexpr milliseconds kMorePatience{1000};  // for that of a process which is known to run
+constexpr milliseconds kDying{400};          // a dying process closes its connections before it is gone
 constexpr milliseconds kLookPatience{200}, kTellPatience{200};
 constexpr milliseconds kTryPatience{500};          // for each rank to answer another one
 constexpr milliseconds kTriedBy{800}, kAgain{50};  // for all ranks to try all others
@@ -123,6 +124,9 @@ RankReport FailureWatch::AskOne(int rank) const {
     report.state = State::kStopped;  // it could not answer
   } else {
     SideChannel::Reply reply = channel_.Ask(rank, kReport, "", kPatience);
+    // Neither its host nor the network is down, so other processes have its processor.
+    if (reply.reach == SideChannel::Reach::kSilent && near && StateOf(pid) == State::kAnswered)
+      reply = channel_.Ask(rank, kReport, "", kMorePatience);
     if (reply.reach == SideChannel::Reach::kAnswered && Decode(reply.text, &report))
       report.state = State::kAnswered;
     else if (reply.reach == SideChannel::Reach::kClosed)
