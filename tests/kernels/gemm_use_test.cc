@@ -2,10 +2,14 @@
 #include "weft/kernels/cpu/product/gemm_use.h"
 
 #include <gtest/gtest.h>
+#include <sys/time.h>
 
+#include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -45,6 +49,33 @@ TEST(GemmUse, BoundsTheThreadsThatMultiply) {
   EXPECT_EQ(wrong, 0);
   EXPECT_LE(most, kMaxGemmThreads);
   EXPECT_GT(most, 40) << "uses wait for room, not for each other";
+}
+
+// A handler that runs during a product must not change its memory or that of others. oneDNN 2.6 multiplies with the
+// stack pointer in a buffer on the heap, and the kernel writes a signal's frame below it.
+TEST(Gemm, SignalsMayComeAtAnyTime) {
+  GemmUse use(1);
+  static std::atomic<int> signals;
+  struct sigaction count {
+  }, before{};
+  count.sa_handler = [](int) { signals++; };
+  count.sa_flags = SA_RESTART;
+  sigaction(SIGALRM, &count, &before);
+  itimerval often{{0, 200}, {0, 200}}, never{};  // us
+  setitimer(ITIMER_REAL, &often, nullptr);
+  const std::vector<float> ones(size_t(1) << 17, 1.0f);
+  std::vector<float> c(size_t(1) << 16);
+  std::vector<std::vector<char>> neighbours(64);
+  std::minstd_rand draw(1);
+  for (int i = 0; i < 4000; i++) {
+    int64_t m = i % 2 ? 256 : 64, n = i % 3 ? 64 : 256, k = i % 5 ? 256 : 512;
+    Gemm<float>(m, n, k, {ones.data(), i % 4 ? k : 1, i % 4 ? 1 : m}, {ones.data(), n, 1}, {c.data(), n, 1});
+    ASSERT_EQ(std::count(c.begin(), c.begin() + m * n, float(k)), m * n) << i;
+    neighbours[size_t(i % 64)] = std::vector<char>(draw() % 100000);
+  }
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+  EXPECT_GT(signals, 100);
 }
 
 // Without the check, OpenBLAS would try to map its buffer forever.

@@ -5,6 +5,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "weft/core/base/error.h"
+#include "weft/core/host/held_signals.h"
 #include "weft/kernels/cpu/product/onednn.h"
 
 namespace weft::cpu {
@@ -19,6 +20,7 @@ bool SuitsOneDnn(int64_t m, int64_t n, int64_t k) {
 
 void GemmF32(int64_t m, int64_t n, int64_t k, Matrix<const float> a, Matrix<const float> b, Matrix<float> c) {
   KeepOneDnnOnThisThread();
+  HeldSignals held;  // the product keeps the stack pointer in a buffer, below which a handler's frame would be written
   bool ta = a.column != 1, tb = b.column != 1;
   dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a.data, ta ? a.column : a.row,
                                     b.data, tb ? b.column : b.row, 0.0f, c.data, c.row);
