@@ -208,8 +208,12 @@ absl::StatusOr<BenchWords> ParseBenchWords(const Words& words) {
     if (absl::Status s = RefuseRest(rest, parsed); !s.ok()) return s;
     return parsed;
   }
-  if (parsed.config_path.empty())
-    return Bad("config is missing; expected config=FILE, a YAML file such as configs/quickstart.yaml", "", kinds);
+  if (parsed.config_path.empty()) {
+    bool path = !rest.empty() && rest[0].find('=') == std::string::npos;
+    return Bad(fmt::format("config is missing; expected config={}",
+                           path ? rest[0] : "FILE, a YAML file such as configs/quickstart.yaml"),
+               "", kinds);
+  }
   parsed.overrides = rest;
   return parsed;
 }

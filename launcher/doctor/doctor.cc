@@ -35,6 +35,7 @@
 #include "weft/kernels/cpu/product/gemm.h"
 #include "weft/kernels/cpu/product/gemm_core.h"
 #include "weft/kernels/cpu/product/gemm_use.h"
+#include "weft_commit.h"
 
 namespace weft {
 namespace {
@@ -317,11 +318,11 @@ std::vector<Finding> ExamineHost(const std::string& folder, bool several_ranks) 
 
 std::vector<Finding> ExamineJob(Bootstrap& bootstrap) {
   std::vector<std::string> places = bootstrap.AllGather(std::to_string(bootstrap.local_rank()));
-  std::vector<std::string> versions = bootstrap.AllGather(WEFT_VERSION);
+  std::vector<std::string> versions = bootstrap.AllGather(fmt::format("{} ({})", WEFT_VERSION, kCommit));
   auto hosts = std::count(places.begin(), places.end(), "0");  // not by name, because hosts may share a name
   std::vector<Finding> findings{
       {.what = "ranks", .fact = fmt::format("{} on {} host{}", places.size(), hosts, hosts == 1 ? "" : "s")},
-      Alike("version", versions, "install the same version on all hosts"),
+      Alike("version", versions, "install the same build on all hosts"),
       Clocks(bootstrap)};
   for (const Finding& f : Named("the ranks choose a device", [&] { return ExamineDevices(bootstrap); }))
     findings.push_back(f);

@@ -82,7 +82,7 @@ int DoctorCommand(const Words& words) {
     if (!AllOk(*bootstrap, CheckRanks(request, bootstrap->world_size()))) return 2;
     return Examine(*bootstrap, rest.empty() ? "." : rest[0]);
   } catch (const std::exception& e) {
-    PrintStderr("weft: rank {}: {}\n", bootstrap ? bootstrap->rank() : -1, TextOf(e));
+    PrintStderr("weft: {}{}\n", bootstrap ? fmt::format("rank {}: ", bootstrap->rank()) : "", TextOf(e));
     std::fflush(stderr);
     if (bootstrap) bootstrap->Abort(1);
     return 1;

@@ -96,7 +96,9 @@ absl::Status CheckSearch(const Request& request) {
   };
   if (!request.search && (request.devices || request.memory > 0))
     return absl::InvalidArgumentError(
-        "weft plan: devices and memory are for --search\nweft plan --help says how to use it");
+        "weft plan: devices and memory are for --search; use ranks=N, and device.memory=GIB\nweft plan --help says how "
+        "to "
+        "use it");
   if (!request.search) return absl::OkStatus();
   if (request.devices == 0) return missing("devices=N");
   if (request.rates.empty()) return missing("rates=FILE, which weft bench rates config=CONFIG --json makes");

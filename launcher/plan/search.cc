@@ -128,8 +128,8 @@ absl::StatusOr<SearchResult> Search(const Config& config, const SearchRequest& r
 std::string ToText(const SearchResult& result, const SearchRequest& request) {
   constexpr size_t kShown = 10;
   std::string text = fmt::format("search: {} devices{}, {} steps planned, {} of them predicted\n", request.devices,
-                                 request.memory > 0 ? fmt::format(" of {} GiB", request.memory) : "", result.plans,
-                                 result.found.size());
+                                 request.memory > 0 ? fmt::format(" of {} GiB", request.memory) : " of any memory",
+                                 result.plans, result.found.size());
   text += fmt::format("{:>10} {:>8} {:>18} {:>11}  keys\n", "step ms", "GiB", "tokens/s per rank", "exposed ms");
   for (size_t i = 0; i < std::min(kShown, result.found.size()); i++) {
     const Found& f = result.found[i];

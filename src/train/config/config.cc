@@ -143,6 +143,14 @@ void FillTokenizer(Config& config) {
   }
 }
 
+// Returns the axes that have a size of their own, as in "dp=2 x tp=2".
+std::string SizedAxes(const MeshConfig& mesh) {
+  std::vector<std::string> sized;
+  for (const MeshAxis& axis : kMeshAxes)
+    if (int64_t size = mesh[axis.name()]; size > 1) sized.push_back(fmt::format("{}={}", axis.name(), size));
+  return fmt::format("{}", fmt::join(sized, " x "));
+}
+
 // An axis on the command line is more likely to be wrong than the file's section.
 absl::Status RefuseMesh(const Config& config, const std::string& what) {
   for (const MeshAxis& axis : kMeshAxes)
@@ -295,12 +303,11 @@ void NoteNoChunks(Config& config) {
 absl::Status Resolve(Config& config, int world_size) {
   FillMesh(config.mesh, world_size);
   int64_t ranks = config.mesh.ranks();
-  if (config.mesh.num_fills() > 0) {
-    return RefuseMesh(
-        config, fmt::format("the axes with a size multiply to {}, but {} started; start a multiple of {}, or change "
-                            "the mesh",
-                            ranks, world_size, ranks));
-  }
+  if (config.mesh.num_fills() > 0)
+    return RefuseMesh(config,
+                      fmt::format("{} needs a multiple of {}, but {} started; use ranks={} or mpirun -np {}, or "
+                                  "change the mesh",
+                                  SizedAxes(config.mesh), RanksText(ranks), world_size, ranks, ranks));
   MeshShape mesh = MeshOf(config);
   if (ranks != world_size) {
     return RefuseMesh(config, fmt::format("{} is {}, but {} started; use ranks={} or mpirun -np {}, or change the mesh",

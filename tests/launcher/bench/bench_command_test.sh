@@ -137,6 +137,7 @@ run 0 ' 19 real' bench encoder batch=4 seq=16 padding=0.7 dim=8 ffn=16 heads=2 l
 run 2 'command line: executor: expected names of compiled, interpret, eager, got "compile"; did you mean "compiled"?' bench dispatch executor=compile
 run 2 'command line: device: expected one of auto, cpu, cuda, got "gpu"' bench gemm device=gpu
 run 2 'weft bench: config is missing; expected config=FILE' bench step
+run 2 'weft bench: config is missing; expected config=configs/gpt2-tiny.yaml' bench step configs/gpt2-tiny.yaml
 run 2 'nowhere.yaml' bench step config=nowhere.yaml
 run 2 'model.layer: unknown key' bench step "${step[@]}" model.layer=2
 run 2 'mesh: dp=1 x tp=3 is 3 ranks, but 1 started' bench collective mesh.tp=3
