@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "launcher/doctor/gpu_findings.h"
+#include "launcher/doctor/product_findings.h"
 #include "weft/core/base/error.h"
 #include "weft/core/base/memory.h"
 #include "weft/core/base/process_memory.h"
@@ -32,9 +33,6 @@
 #include "weft/dist/group/standard/group_maker.h"
 #include "weft/dist/net/network_interface.h"
 #include "weft/kernels/common/cuda_library.h"
-#include "weft/kernels/cpu/product/gemm.h"
-#include "weft/kernels/cpu/product/gemm_core.h"
-#include "weft/kernels/cpu/product/gemm_use.h"
 #include "weft_commit.h"
 
 namespace weft {
@@ -60,41 +58,6 @@ Finding Processor() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return f;
   f.grade = Finding::kFault;
   f.remedy = "the kernels are built for x86-64-v3; configure with -DWEFT_ARCH=native and build on this host";
-  return f;
-}
-
-// Returns the speed of OpenBLAS's f64 products on one thread, in FLOP/s.
-double ProductFlops() {
-  constexpr int64_t kSize = 512;
-  std::vector<double> a(kSize * kSize, 1.0), b = a, c = a;
-  cpu::GemmUse use(1);
-  double best_ms = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < 5; i++) {
-    Clock::time_point begin = Clock::now();
-    cpu::Gemm<double>(kSize, kSize, kSize, {a.data(), kSize, 1}, {b.data(), kSize, 1}, {c.data(), kSize, 1});
-    best_ms = std::min(best_ms, MsSince(begin));
-  }
-  return 2e3 * kSize * kSize * kSize / best_ms;
-}
-
-// An OpenBLAS that was built for one processor or for old ones multiplies several times slower than this processor can.
-Finding Products() {
-  Finding f{.what = "OpenBLAS"};
-  if (absl::Status opened = cpu::OpenGemm(); !opened.ok()) {
-    f.grade = Finding::kFault;
-    f.fact = std::string(opened.message());
-    return f;
-  }
-  cpu::CpuFeatures features = cpu::FeaturesOfCpu();
-  f.fact = fmt::format("kernels for {}, {:.1f} GFLOP/s of f64 on one thread", cpu::GemmCore(), ProductFlops() / 1e9);
-  if (!cpu::IsFastCore(cpu::GemmCore(), features)) {
-    f.grade = Finding::kWarning;
-    f.fact += fmt::format("; this processor can run those for {}", cpu::FastestCore(features));
-    f.remedy = "install an OpenBLAS with kernels for all processors (Debian: libopenblas0-pthread)";
-  } else if (std::string note = cpu::GemmNote(); !note.empty()) {
-    f.grade = Finding::kWarning;
-    f.fact += "; " + note;
-  }
   return f;
 }
 
@@ -310,7 +273,7 @@ Finding Collectives(Bootstrap& bootstrap, ProcessGroup& world) {
 }  // namespace
 
 std::vector<Finding> ExamineHost(const std::string& folder, bool several_ranks) {
-  std::vector<Finding> findings{Processor(), Products(), HostMemory(), Gpu()};
+  std::vector<Finding> findings{Processor(), ExamineOpenBlas(), ExamineOneDnn(), HostMemory(), Gpu()};
   if (!several_ranks) findings.push_back(ExamineNccl());
   for (const Finding& f : {Mpi(), Gloo(), Names(), Network(), Disk(folder), HostClock()}) findings.push_back(f);
   return findings;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# OpenBLAS's core: OPENBLAS_CORETYPE counts when it names one that is as fast as the processor allows. Any other is
-# overridden with one note, and the run computes the same bits.
+# The libraries that multiply on CPUs. OPENBLAS_CORETYPE counts when it names a core that is as fast as the processor allows. Any
+# other is overridden with one note, and the run computes the same bits. weft doctor names what slows them.
 # Usage: openblas_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/prelude.sh"
 
@@ -37,16 +37,25 @@ for core in Prescott "$slower" nonsense; do
 done
 for core in "$as_fast" "$best" ""; do train 0 OPENBLAS_CORETYPE="$core" > /dev/null; done
 
-# doctor VARIABLE=VALUE GRADE TEXT: what it says of OpenBLAS.
+# doctor VARIABLE=VALUE GRADE TEXT [LIBRARY]: what it says of a library, OpenBLAS by default.
 doctor() {
   code=0
-  within 60 env "$1" "$weft" doctor "$dir" > "$dir/out" 2>&1 || code=$?
-  grep -Eq "^  $2 +OpenBLAS +$3" "$dir/out" || fail "expected $2 and \"$3\" of doctor with $1"
+  # shellcheck disable=SC2086  # several variables
+  within 60 env $1 "$weft" doctor "$dir" > "$dir/out" 2>&1 || code=$?
+  grep -Eq "^  $2 +${4:-OpenBLAS} +$3" "$dir/out" || fail "expected $2 and \"$3\" of doctor with $1"
 }
 speed='[0-9.]+ GFLOP/s of f64 on one thread'
 doctor A=1 ok "kernels for $best, $speed\$"
 doctor OPENBLAS_CORETYPE="$as_fast" ok "kernels for [A-Za-z]+, $speed\$"
 doctor OPENBLAS_CORETYPE=Prescott note "kernels for $best, $speed; OPENBLAS_CORETYPE=\"Prescott\" names .*; unset OPENBLAS_CORETYPE\$"
+# Of oneDNN: what it multiplies on this processor, and a limit of its instructions.
+if [ $best = SkylakeX ]; then
+  doctor A=1 ok '[0-9.]+, [0-9.]+ GFLOP/s of f32( and [0-9.]+ of bf16)? on one thread$' oneDNN
+  doctor "ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2" note \
+    "[0-9.]+, which has no product .* here; it uses fewer instructions than this processor has: unset ONEDNN_MAX_CPU_ISA and .*" oneDNN
+else
+  doctor A=1 ok "[0-9.]+, which has no product that is faster than OpenBLAS's here\$" oneDNN
+fi
 # A build for an old processor, and a library of that name that is none.
 doctor LD_LIBRARY_PATH="$build/tests/launcher/old_openblas" note \
   "kernels for Prescott, $speed; this processor can run those for $best: install .*libopenblas0-pthread"

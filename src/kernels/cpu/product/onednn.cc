@@ -1,11 +1,17 @@
 #include "weft/kernels/cpu/product/onednn.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <oneapi/dnnl/dnnl.h>
 #include <utility>
 
 namespace weft::cpu {
+
+std::string OneDnnVersion() {
+  const dnnl_version_t& v = *dnnl_version();
+  return fmt::format("{}.{}.{}", v.major, v.minor, v.patch);
+}
 
 // The value of an ISA contains its own bits and those of the ISAs that it includes. oneDNN 3 knows more ISAs than
 // oneDNN 2.

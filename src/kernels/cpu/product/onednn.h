@@ -2,7 +2,11 @@
 #pragma once
 #include <oneapi/dnnl/dnnl_types.h>
 
+#include <string>
+
 namespace weft::cpu {
+
+std::string OneDnnVersion();  // for example "2.6.3"
 
 // Returns whether oneDNN may use the instruction set here. Depends only on the machine and DNNL_MAX_CPU_ISA.
 bool OneDnnHas(dnnl_cpu_isa_t isa);
