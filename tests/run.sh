@@ -4,6 +4,7 @@
 # (tests/CMakeLists.txt). tests/sanitize_all.sh runs all tests with a sanitizer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case ${1:-} in -h | --help) sed -n '2,4s/^# //p' tests/run.sh && exit ;; esac
 preset=${1:-release}
 [ $# -eq 0 ] || shift
 target=all

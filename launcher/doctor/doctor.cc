@@ -172,6 +172,12 @@ double SyncedWriteMs(const std::string& path) {
 Finding Disk(const std::string& folder) {
   constexpr size_t kLeast = size_t(1) << 30;
   Finding f{.what = "disk"};
+  if (std::error_code error; !fs::is_directory(folder, error)) {
+    f.grade = Finding::kFault;
+    f.fact = fmt::format("{}: no such folder", folder);
+    f.remedy = "give one that exists";
+    return f;
+  }
   double ms = SyncedWriteMs((fs::path(folder) / fmt::format(".weft-doctor-{}", ::getpid())).string());
   if (ms < 0) {
     f.grade = Finding::kFault;

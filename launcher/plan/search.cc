@@ -9,6 +9,7 @@
 
 #include "launcher/plan/plan_report.h"
 #include "weft/core/base/error.h"
+#include "weft/train/log/metrics.h"
 #include "weft/train/preflight/regather.h"
 
 namespace weft {
@@ -133,8 +134,8 @@ std::string ToText(const SearchResult& result, const SearchRequest& request) {
   text += fmt::format("{:>10} {:>8} {:>18} {:>11}  keys\n", "step ms", "GiB", "tokens/s per rank", "exposed ms");
   for (size_t i = 0; i < std::min(kShown, result.found.size()); i++) {
     const Found& f = result.found[i];
-    text += fmt::format("{:>10.4g} {:>8.2f} {:>18.4g} {:>11.3g}  {}\n", f.time.total, double(f.bytes) / kGiB,
-                        f.tokens_per_s, f.time.exposed, Pasted(f.candidate));
+    text += fmt::format("{:>10.4g} {:>8.2f} {:>18} {:>11.3g}  {}\n", f.time.total, double(f.bytes) / kGiB,
+                        CountText(int64_t(f.tokens_per_s)), f.time.exposed, Pasted(f.candidate));
   }
   return result.reasons.empty() ? text : text + "left out:\n" + ReasonsText(result);
 }

@@ -18,14 +18,14 @@ done
 [ -z "$(ls -A "$dir" | grep -v '^out$')" ] || fail "expected nothing to be left in $dir"
 doctor 0 "no mpirun in PATH: install openmpi-bin" env PATH=/nowhere "$weft" doctor "$dir"
 doctor 1 "set WEFT_INTERFACE to an interface that is up" env WEFT_INTERFACE=none9 "$weft" doctor "$dir"
-doctor 1 "cannot be written (No such file or directory)" "$weft" doctor "$dir/nowhere"
+doctor 1 "$dir/nowhere: no such folder: give one that exists" "$weft" doctor "$dir/nowhere"
 doctor 2 "weft doctor --help" "$weft" doctor --all
 doctor 2 "weft doctor --help" "$weft" doctor a b
 doctor 0 "usage: weft doctor" "$weft" doctor --help
 doctor 0 "2 on 1 host" mpirun -np 2 "$weft" doctor "$dir"
 for line in clocks connections collectives version disk; do grep -q "  ok    $line" "$dir/out" || fail "expected a line for $line"; done
 [ "$(grep -c "processor" "$dir/out")" -eq 1 ] || fail "expected one look at the host"
-doctor 1 "cannot be written" mpirun -np 2 "$weft" doctor "$dir/nowhere"
+doctor 1 "/proc: cannot be written" mpirun -np 2 "$weft" doctor /proc
 
 # ranks=N starts them; under a launcher it must be the launcher's number.
 doctor 0 "  ok    ranks        3 on 1 host" "$weft" doctor "$dir" ranks=3
