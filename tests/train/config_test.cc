@@ -515,10 +515,22 @@ TEST(Config, ResolveRefusesAWrongNumberOfRanks) {
   EXPECT_EQ(Message(Resolve(c, 3)),
             "a.yaml:4:1: mesh: dp=2 x tp=2 is 4 ranks, but 3 started; use ranks=4 or mpirun -np 4, or change the mesh");
   Config fill = Good(kBase, {"mesh.dp=-1", "mesh.tp=2"});
-  EXPECT_NE(Message(Resolve(fill, 3)).find("start a multiple of 2"), std::string::npos);
-  Config sequence = Good(kBase + "parallel: {sequence_parallel: true}\n");
-  EXPECT_NE(Message(Resolve(sequence, 1)).find("a.yaml:4:12: parallel.sequence_parallel: needs mesh.tp above 1"),
-            std::string::npos);
+  EXPECT_NE(Message(Resolve(fill, 3)).find("tp=2 needs a multiple of 2 ranks"), std::string::npos);
+}
+
+// A config for tensor parallel ranks also trains without them: no dim of a sequence is sharded, and a note says so.
+TEST(Config, SequenceParallelNeedsNoTensorParallelRanks) {
+  const std::string kKey = "parallel: {sequence_parallel: true}\n", kNote = "parallel.sequence_parallel: has no effect";
+  for (int tp : {1, 2}) {
+    Config with = Good(kBase + kKey, {fmt::format("mesh.tp={}", tp)}),
+           without = Good(kBase, {fmt::format("mesh.tp={}", tp)});
+    ASSERT_TRUE(Resolve(with, tp).ok());
+    ASSERT_TRUE(Resolve(without, tp).ok());
+    size_t rows = PlanOf(with, MeshOf(with)).rows().size();
+    EXPECT_EQ(rows == PlanOf(without, MeshOf(without)).rows().size(), tp == 1);
+    std::vector<std::string> notes = UnusedKeys(with);
+    EXPECT_EQ(std::ranges::any_of(notes, [&](const std::string& n) { return n.find(kNote) != n.npos; }), tp == 1);
+  }
 }
 
 // A note appears exactly if a chunk of the batch is empty. Chunks are those of a tensor dim: ceil(batch / ranks) each.

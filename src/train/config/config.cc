@@ -316,9 +316,6 @@ absl::Status Resolve(Config& config, int world_size) {
   if (config.parallel.chunks == 1)
     return RefuseKey(config, "parallel.chunks",
                      "expected 0, or 2 to 64 chunks, got 1, which is the whole; give 0 or 2");
-  if (config.parallel.sequence_parallel && config.mesh[kTensorAxis] == 1) {
-    return RefuseKey(config, "parallel.sequence_parallel", "needs mesh.tp above 1, got 1; set it to false");
-  }
   int64_t batch_ranks = RanksWith(mesh, &MeshAxis::shards_batch);
   int64_t share = CeilDiv(config.train.global_batch, batch_ranks);
   FillMicroBatch(config, share);

@@ -227,7 +227,7 @@ const std::vector<Field>& Fields() {
 
       {KEY(parallel.plan, "how tensors lie on a mesh: a plan by name, and rows that are added to it; the last row that matches and names an axis counts"),
        .choices = NamesOf(NamedPlans()), .default_text = OfFamilies().plan.c_str()},
-      {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
+      {KEY(parallel.sequence_parallel, "shard the sequence over tp between tensor parallel blocks")},
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: gradients and moments, and weights in the compute type are kept between steps; full: the parameters too")},
       {KEY(parallel.regather, "with fsdp full, whether the backward pass gathers weights again; auto: on CPUs always, on GPUs only if they lack the memory to keep them")},
       {KEY(parallel.overlap, "whether collectives run at the same time as kernels; fill: gradients of weights are computed while others wait; halves: the other half of the batch is computed meanwhile; chunks: a batch is computed in chunks of its sequences, or a sequence in chunks of its tokens, and while one chunk is on its way another is computed; auto: fill on GPUs with mesh.tp above 1, always on other GPUs and on CPUs of several hosts, never on CPUs of one host")},

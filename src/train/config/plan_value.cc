@@ -206,7 +206,7 @@ ShardingPlan PlanOf(const Config& config, const MeshShape& mesh) {
   if (!named) Fail("parallel.plan: there is no " + base);
   ShardingPlan plan = named->make({.heads = config.model.heads,
                                    .kv_heads = config.model.kv_heads,
-                                   .sequence_parallel = config.parallel.sequence_parallel,
+                                   .sequence_parallel = config.parallel.sequence_parallel && config.mesh["tp"] > 1,
                                    .tie_embeddings = config.model.tie_embeddings},
                                   mesh);
   plan.Append(RowsOf(config));

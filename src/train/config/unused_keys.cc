@@ -56,6 +56,8 @@ constexpr Rule kRules[] = {
     {"precision.copies", [](const Config& c) { return c.precision.compute == c.precision.params; },
      "precision.compute is precision.params, so weights are not cast; give another precision.compute"},
     {"parallel.fsdp", ShardsNothing, "mesh.dp is 1, and fsdp shards over dp; give mesh.dp"},
+    {"parallel.sequence_parallel", [](const Config& c) { return c.mesh["tp"] == 1; },
+     "mesh.tp is 1, so ranks share no sequence; give mesh.tp"},
     {"parallel.regather", [](const Config& c) { return c.parallel.fsdp != FsdpMode::kFull; },
      "parallel.fsdp is not full, so weights are not gathered; give full"},
     {"parallel.overlap", IsOneRank, "the mesh has one rank, which has no collectives; give more ranks"},
