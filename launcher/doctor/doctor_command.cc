@@ -17,9 +17,9 @@ namespace {
 constexpr const char* kHelp = R"(usage: weft doctor [FOLDER] [ranks=N]
 
 Looks at the processor, OpenBLAS, oneDNN, memory, the GPU, NCCL (if there are two GPUs or more), MPI, Gloo, names, the
-network, the disk of FOLDER (default: here) and the clock. With ranks=N, which starts N ranks on this host with mpirun, and under a
-launcher also at all ranks: hosts, versions, clocks, whether each has a GPU and can open NCCL, whether all connect, and
-sums over all of them on CPUs, checked and timed. One line each; what is not good has a remedy.
+network, the disk of FOLDER (default: here) and the clock. With ranks=N, which starts N ranks on this host with mpirun,
+and under a launcher also at all ranks: hosts, versions, clocks, whether each has a GPU and can open NCCL, whether all
+connect, and sums over all of them on CPUs, checked and timed. One line each; what is not good has a remedy.
 
   weft doctor
   weft doctor ranks=4

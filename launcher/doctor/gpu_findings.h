@@ -1,4 +1,4 @@
-// What weft doctor finds about several ranks on GPUs. Its errors are those with which a run ends.
+// Checks whether several ranks can run on GPUs. A fault has the text of the error that ends such a run.
 #pragma once
 #include <vector>
 

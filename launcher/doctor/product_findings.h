@@ -1,4 +1,4 @@
-// What weft doctor finds about the libraries that multiply matrices on CPUs.
+// Checks the libraries that multiply matrices on CPUs.
 #pragma once
 #include "launcher/doctor/finding.h"
 

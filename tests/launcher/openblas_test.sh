@@ -48,7 +48,7 @@ speed='[0-9.]+ GFLOP/s of f64 on one thread'
 doctor A=1 ok "kernels for $best, $speed\$"
 doctor OPENBLAS_CORETYPE="$as_fast" ok "kernels for [A-Za-z]+, $speed\$"
 doctor OPENBLAS_CORETYPE=Prescott note "kernels for $best, $speed; OPENBLAS_CORETYPE=\"Prescott\" names .*; unset OPENBLAS_CORETYPE\$"
-# Of oneDNN: what it multiplies on this processor, and a limit of its instructions.
+# The line of oneDNN has its speed, and a note if a variable keeps it from instructions of this processor.
 if [ $best = SkylakeX ]; then
   doctor A=1 ok '[0-9.]+, [0-9.]+ GFLOP/s of f32( and [0-9.]+ of bf16)? on one thread$' oneDNN
   doctor "ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2" note \

@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 constexpr char kReport = 'R', kSaid = 'N', kLook = 'P', kTry = 'T', kTried = 'U';
 constexpr size_t kCalls = 256;               // compared calls per rank
 constexpr milliseconds kPatience{500};       // for an answer
-constexpr milliseconds kMorePatience{1000};  // for that of a process which is known to run
+constexpr milliseconds kMorePatience{1000};  // for that of a process that is known to run
 constexpr milliseconds kDying{400};          // a dying process closes its connections before it is gone
 constexpr milliseconds kLookPatience{200}, kTellPatience{200};
 constexpr milliseconds kTryPatience{500};          // for each rank to answer another one

@@ -204,11 +204,12 @@ ShardingPlan PlanOf(const Config& config, const MeshShape& mesh) {
   const std::string& base = config.parallel.plan.base;
   const NamedPlan* named = FindPlan(base.empty() ? FindFamily(config.model.family)->plan : base);
   if (!named) Fail("parallel.plan: there is no " + base);
-  ShardingPlan plan = named->make({.heads = config.model.heads,
-                                   .kv_heads = config.model.kv_heads,
-                                   .sequence_parallel = config.parallel.sequence_parallel && config.mesh["tp"] > 1,
-                                   .tie_embeddings = config.model.tie_embeddings},
-                                  mesh);
+  ShardingPlan plan =
+      named->make({.heads = config.model.heads,
+                   .kv_heads = config.model.kv_heads,
+                   .sequence_parallel = config.parallel.sequence_parallel && config.mesh[kTensorAxis] > 1,
+                   .tie_embeddings = config.model.tie_embeddings},
+                  mesh);
   plan.Append(RowsOf(config));
   return plan;
 }

@@ -1,5 +1,5 @@
-// What weft doctor finds about several ranks on GPUs, with GPUs that are numbers and a library in NCCL's place. What
-// keeps a run from GPUs is a finding of the same text.
+// The checks of several ranks on GPUs. No GPU is opened, and a fake library replaces NCCL. If a run gets no GPUs, the
+// finding has the reason that the run prints.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -8,7 +8,8 @@ namespace weft::cpu {
 
 std::string OneDnnVersion();  // for example "2.6.3"
 
-// Returns whether oneDNN may use the instruction set here. Depends only on the machine and DNNL_MAX_CPU_ISA.
+// Returns whether oneDNN may use the instruction set here. Depends only on the machine and on ONEDNN_MAX_CPU_ISA or
+// DNNL_MAX_CPU_ISA.
 bool OneDnnHas(dnnl_cpu_isa_t isa);
 
 // From now on oneDNN computes on the calling thread. Otherwise it would start a team of OpenMP threads for each of
