@@ -2,6 +2,7 @@
 // may need but no batch of any plan.
 #pragma once
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>

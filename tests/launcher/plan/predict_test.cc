@@ -1,50 +1,25 @@
-// The predicted step of weft plan, with fabricated rates: laws over meshes and options, the search, and all errors.
+// The predicted step of weft plan, with fabricated rates: laws over meshes and options, and all errors.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "launcher/plan/fake_rates.h"
-#include "launcher/plan/plan_report.h"
-#include "launcher/plan/search.h"
+#include "launcher/plan/predicted_models.h"
 
 namespace weft {
 namespace {
 
 using nlohmann::json;
 using testing_::FakeRates;
+using testing_::kModels;
 using testing_::LinesFile;
+using testing_::Predicted;
+using testing_::RatesOf;
+using testing_::Resolved;
 
-constexpr const char* kModels[] = {
-    "{family: gpt2, layers: 2, heads: 4, dim: 32, ffn: 64, vocab: 64, context: 8}",
-    "{family: llama, layers: 2, heads: 4, kv_heads: 2, dim: 32, ffn: 48, vocab: 64, context: 8}"};
-
-absl::StatusOr<Config> Parsed(const char* model, const Words& words) {
-  std::string yaml =
-      fmt::format("model: {}\ndata: {{synthetic: true}}\ntrain: {{steps: 1, global_batch: 12, clip: 1.0}}\n", model);
-  return ParseConfig(yaml, "case.yaml", words);
-}
-absl::StatusOr<Config> Resolved(const char* model, const Words& words) {
-  absl::StatusOr<Config> config = Parsed(model, words);
-  if (!config.ok()) return config;
-  if (absl::Status s = Resolve(*config, int(config->mesh.ranks())); !s.ok()) return s;
-  if (absl::Status s = ResolveVocab(*config, 64); !s.ok()) return s;
-  return config;
-}
-RatesFile RatesOf(const FakeRates& fake) {
-  LinesFile file(fake.Lines());
-  return ReadRates(file.path()).value();
-}
-PlanReport Predicted(const Config& config, const RatesFile& rates) {
-  PlannedStep planned(config);
-  PlanReport report = MakePlanReport(config, planned);
-  absl::Status status = AddTime(planned, rates, report);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return report;
-}
-std::string Joined(const Words& words) { return Pasted(Candidate{words}); }
+std::string Joined(const Words& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
 const std::vector<Words> kWords = {
     {},
@@ -299,123 +274,6 @@ TEST(RatesFile, IsOfOneDevice) {
   EXPECT_EQ(of_cpu.rates.lost_share(), 1);  // its collectives run on the cores of its kernels
   EXPECT_EQ(of_gpu.rates.lost_share(), 0);
   EXPECT_EQ(RatesOf({.lost_share = 0.5}).rates.lost_share(), 0.5);
-}
-
-absl::StatusOr<SearchResult> Searched(const char* model, const SearchRequest& request, const RatesFile& rates) {
-  Config config = *Parsed(model, request.given);
-  return Search(config, request, rates, [&](const Words& words) { return Resolved(model, words); });
-}
-
-// The order is that of the predictions, and a candidate's keys give weft plan the same step.
-TEST(Search, NamesWhatPlanPredicts) {
-  for (const char* device : {"cpu", "cuda"})
-    for (const char* model : kModels)
-      for (int64_t devices : {1, 3, 4}) {
-        FakeRates fake{.device = device, .lost_share = 0.3};
-        RatesFile rates = RatesOf(fake);
-        SearchRequest request{.given = {fmt::format("device={}", device)}, .devices = devices};
-        SearchResult result = Searched(model, request, rates).value();
-        ASSERT_GE(result.found.size(), 1);
-        EXPECT_GE(result.plans, int64_t(result.found.size()));
-        for (size_t i = 0; i < result.found.size(); i++) {
-          const Found& found = result.found[i];
-          Words words = request.given;
-          words.insert(words.end(), found.candidate.keys.begin(), found.candidate.keys.end());
-          Config config = *Resolved(model, words);
-          EXPECT_EQ(config.mesh.ranks(), devices);
-          EXPECT_EQ(config.train.global_batch, 12);
-          PlanReport report = Predicted(config, rates);
-          EXPECT_EQ(report.time->total, found.time.total) << Pasted(found.candidate);
-          EXPECT_EQ(report.memory.Total(), found.bytes) << Pasted(found.candidate);
-          if (i > 0) {
-            EXPECT_LE(float(result.found[i - 1].time.total), float(found.time.total));
-          }
-        }
-      }
-}
-
-// A limit leaves out what needs more, and only that; then smaller micro-batches and recompute are tried.
-TEST(Search, KeepsToTheMemory) {
-  RatesFile rates = RatesOf({});
-  for (const char* model : kModels) {
-    SearchRequest request{.devices = 2};
-    SearchResult all = Searched(model, request, rates).value();
-    auto less = [](const Found& a, const Found& b) { return a.bytes < b.bytes; };
-    auto [least, most] = std::minmax_element(all.found.begin(), all.found.end(), less);
-    ASSERT_LT(least->bytes, most->bytes);
-    constexpr double kGiB = 1 << 30;
-    for (double share : {0.0, 0.5, 1.0}) {
-      request.memory = (double(least->bytes) + share * double(most->bytes - least->bytes)) / kGiB;
-      SearchResult fits = Searched(model, request, rates).value();
-      auto limit = request.memory * kGiB;
-      for (const Found& f : fits.found) EXPECT_LE(double(f.bytes), limit);
-      for (const Found& f : all.found)
-        EXPECT_EQ(double(f.bytes) <= limit,
-                  std::any_of(fits.found.begin(), fits.found.end(),
-                              [&](const Found& g) { return g.time.total == f.time.total && g.bytes == f.bytes; }))
-            << Pasted(f.candidate);
-      if (share < 1) {
-        EXPECT_GT(fits.reasons[fmt::format("needs more than {} GiB", request.memory)], 0);
-      }
-    }
-    // Less than any mesh needs with whole micro-batches: only a candidate that saves memory fits.
-    request.memory = 0.97 * double(least->bytes) / kGiB;
-    absl::StatusOr<SearchResult> saved = Searched(model, request, rates);
-    ASSERT_TRUE(saved.ok()) << saved.status().message();
-    for (const Found& f : saved->found) {
-      std::string keys = Pasted(f.candidate);
-      EXPECT_TRUE(keys.find("train.recompute=") != keys.npos || keys.find("train.micro_batch=") != keys.npos) << keys;
-    }
-  }
-}
-
-// parallel.fsdp=gradients needs ranks to shard over. On GPUs it also keeps weights in the compute type between steps,
-// so there meshes with only tensor parallel ranks try it too.
-TEST(Search, TriesFsdpWhereItHasAnEffect) {
-  for (const char* device : {"cpu", "cuda"}) {
-    Config config = *Parsed(kModels[1], {fmt::format("device={}", device)});
-    int alone = 0;
-    for (const Candidate& candidate : Candidates(config, {}, 4)) {
-      std::string keys = Pasted(candidate);
-      bool has_dp = keys.find("mesh.dp=") != keys.npos, has_fsdp = keys.find("parallel.fsdp=") != keys.npos;
-      EXPECT_TRUE(has_dp || keys.find("parallel.fsdp=full") == keys.npos) << keys;
-      alone += has_fsdp && !has_dp;
-    }
-    EXPECT_EQ(alone > 0, device == std::string("cuda"));
-  }
-}
-
-TEST(Search, KeepsTheKeysThatAreGiven) {
-  RatesFile rates = RatesOf({});
-  for (const char* given : {"mesh.tp=2", "parallel.fsdp=full", "parallel.overlap=never", "mesh.dp=-1"}) {
-    SearchResult result = Searched(kModels[1], {.given = {given}, .devices = 4}, rates).value();
-    std::string key(given, std::string_view(given).find('=') + 1);
-    for (const Found& f : result.found) EXPECT_EQ(Pasted(f.candidate).find(key), std::string::npos) << given;
-  }
-}
-
-// Each candidate is either found, or counted with a reason.
-TEST(Search, CountsWhatItLeavesOut) {
-  FakeRates fake;
-  fake.ranks = {2};
-  RatesFile rates = RatesOf(fake);
-  Config config = *Parsed(kModels[1], {});
-  SearchResult result = Searched(kModels[1], {.devices = 4}, rates).value();
-  int64_t left_out = 0;
-  for (const auto& [reason, count] : result.reasons) left_out += count;
-  EXPECT_EQ(size_t(left_out) + result.found.size(), Candidates(config, {}, 4).size());
-  EXPECT_GT(result.reasons[LacksText(rates, absl::NotFoundError("all_reduce among 4 ranks"))], 0);
-  json parsed = json::parse(ToJson(result));
-  EXPECT_EQ(parsed["candidates"].size(), result.found.size());
-  EXPECT_EQ(parsed["candidates"][0]["step_ms"], result.found[0].time.total);
-  EXPECT_EQ(parsed["plans"], result.plans);
-  absl::Status none = Searched(kModels[1], {.devices = 4, .memory = 1e-6}, rates).status();
-  const std::string kNone =
-      "--search: expected a mesh of 4 devices on which the step can be planned in 1e-06 GiB, got none:\n  ";
-  EXPECT_EQ(std::string(none.message()).substr(0, kNone.size()), kNone);
-  FakeRates gpu;
-  gpu.device = "cuda";
-  EXPECT_FALSE(Searched(kModels[1], {.devices = 4}, RatesOf(gpu)).ok());
 }
 
 }  // namespace
