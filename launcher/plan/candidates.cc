@@ -105,6 +105,11 @@ void AddOptions(const Chooser& choose, const Sizes& mesh, std::vector<Candidate>
       }
 }
 
+// Returns the end of the mesh's keys.
+Words::const_iterator MeshEnd(const Candidate& candidate) {
+  return std::ranges::find_if_not(candidate.keys, [](const std::string& key) { return key.starts_with("mesh."); });
+}
+
 }  // namespace
 
 std::vector<Candidate> Candidates(const Config& config, const Words& given, int64_t devices) {
@@ -133,5 +138,13 @@ std::vector<Candidate> Smaller(const Candidate& candidate, const Config& config,
 }
 
 std::string Pasted(const Candidate& candidate) { return fmt::format("{}", fmt::join(candidate.keys, " ")); }
+
+std::string PastedMesh(const Candidate& candidate) {
+  return fmt::format("{}", fmt::join(candidate.keys.begin(), MeshEnd(candidate), " "));
+}
+
+std::string PastedOptions(const Candidate& candidate) {
+  return fmt::format("{}", fmt::join(MeshEnd(candidate), candidate.keys.end(), " "));
+}
 
 }  // namespace weft

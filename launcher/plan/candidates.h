@@ -1,5 +1,6 @@
 // Candidates: the meshes and options that weft plan --search tries for a config.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "launcher/command.h"
@@ -9,7 +10,7 @@ namespace weft {
 
 // A config of the search, as words for the command line: "mesh.dp=2", "parallel.fsdp=full".
 struct Candidate {
-  Words keys;
+  Words keys;  // those of the mesh first
 };
 
 // Returns the combinations of mesh, parallel.fsdp, parallel.sequence_parallel and parallel.overlap for `devices` ranks
@@ -22,7 +23,9 @@ std::vector<Candidate> Candidates(const Config& config, const Words& given, int6
 std::vector<Candidate> Smaller(const Candidate& candidate, const Config& config, const Words& given,
                                int64_t micro_batch);
 
-// The word as the candidate would write it if it were to be pasted: "a=1 b=2".
+// Returns all keys to paste, or only those of the mesh, or only the others: "mesh.dp=2 parallel.fsdp=full".
 std::string Pasted(const Candidate& candidate);
+std::string PastedMesh(const Candidate& candidate);
+std::string PastedOptions(const Candidate& candidate);
 
 }  // namespace weft

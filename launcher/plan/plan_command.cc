@@ -18,7 +18,7 @@ namespace weft {
 namespace {
 
 constexpr const char* kHelp = R"(usage: weft plan CONFIG [ranks=N] [rates=FILE] [key=value...] [--verbose | --json]
-       weft plan --search CONFIG devices=N rates=FILE [memory=GIB] [key=value...] [--json]
+       weft plan --search CONFIG devices=N rates=FILE [memory=GIB] [key=value...] [--verbose | --json]
 
 Prints what a training step would do on a mesh of N ranks (default: the product of the mesh): the parameters, the memory of
 a rank by category and where it is fullest, the FLOPs of its products, and the collectives by axis and by module, with the
@@ -29,7 +29,8 @@ device=cuda plans with the kernels of a GPU, in every build; else the CPU's are 
 rates=FILE predicts the time of the step. weft bench rates config=CONFIG --json > FILE measures the rates of a device.
 --search predicts the step on every mesh of N devices, with what parallel.fsdp, parallel.sequence_parallel and
 parallel.overlap can be, and, where a step needs more than GIB, with train.recompute and
-smaller micro-batches. It prints the ten fastest and their keys. Keys that are given are kept.
+smaller micro-batches. It prints the fastest options of each mesh, with the keys to paste, or why a mesh is refused;
+--verbose and --json print all. Keys that are given are kept.
 Needs neither devices nor data. Text that is there is counted as tokens in memory, estimated from parts of it. Where
 tokenizer chars would take model.vocab from a text that is not here, a note says what is assumed.
 
@@ -118,7 +119,7 @@ absl::Status PlanMany(const Request& request, const ConfigWords& words, std::vec
     return Load({words.path, overrides}, request.devices, of_all);
   });
   if (!result.ok()) return result.status();
-  PrintStdout("{}", request.json ? ToJson(*result) : ToText(*result, search));
+  PrintStdout("{}", request.json ? ToJson(*result) : ToText(*result, search, request.verbose));
   notes = config->notes;
   if (std::string note = NoteOnRanks(*file, request.devices); !note.empty()) notes.push_back(std::move(note));
   return absl::OkStatus();

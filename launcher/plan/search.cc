@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "launcher/plan/plan_report.h"
 #include "weft/core/base/error.h"
 #include "weft/train/log/metrics.h"
@@ -39,8 +41,8 @@ class Searcher {
  private:
   enum class Outcome : uint8_t { kFound, kLeftOut, kTooLarge };
 
-  Outcome LeaveOut(const std::string& reason) {
-    result_.reasons[reason]++;
+  Outcome LeaveOut(const Candidate& candidate, const std::string& reason) {
+    result_.left_out[PastedMesh(candidate)][reason]++;
     return Outcome::kLeftOut;
   }
   bool on_gpu() const { return rates_.device != DeviceKind::kCpu; }
@@ -61,15 +63,16 @@ class Searcher {
 
   Outcome Try(Candidate candidate, int64_t& micro_batch) {
     absl::StatusOr<Config> config = Load(candidate);
-    if (!config.ok()) return LeaveOut(std::string(config.status().message()));
-    if (result_.plans == kMostPlans) return LeaveOut(fmt::format("{} steps were planned before", kMostPlans));
+    if (!config.ok()) return LeaveOut(candidate, std::string(config.status().message()));
+    if (result_.plans == kMostPlans)
+      return LeaveOut(candidate, fmt::format("{} steps were planned before", kMostPlans));
     micro_batch = config->train.micro_batch;
     result_.plans++;
     try {
       PlannedStep planned(*config);
       return Add(candidate, *config, planned);
     } catch (const Error& e) {
-      return LeaveOut(e.what());
+      return LeaveOut(candidate, e.what());
     }
   }
 
@@ -77,13 +80,13 @@ class Searcher {
     PlanReport report = MakePlanReport(config, planned);
     double reserved = on_gpu() ? double(kReservedBytes) : 0;
     if (request_.memory > 0 && double(report.memory.Total()) + reserved > request_.memory * kGiB) {
-      LeaveOut(fmt::format("needs more than {} GiB", request_.memory));
+      LeaveOut(candidate, fmt::format("needs more than {} GiB", request_.memory));
       return Outcome::kTooLarge;
     }
     absl::StatusOr<StepTime> time = TimeOf(planned, rates_.rates);
-    if (!time.ok()) return LeaveOut(LacksText(rates_, time.status()));
+    if (!time.ok()) return LeaveOut(candidate, LacksText(rates_, time.status()));
     report.time = *time;
-    if (!seen_.insert({time->total, report.memory.Total()}).second) return LeaveOut(kSame);
+    if (!seen_.insert({time->total, report.memory.Total()}).second) return LeaveOut(candidate, kSame);
     result_.found.push_back({candidate, *time, report.memory.Total(), TokensPerSecond(report)});
     return Outcome::kFound;
   }
@@ -98,8 +101,50 @@ class Searcher {
 
 std::string ReasonsText(const SearchResult& result) {
   std::string text;
-  for (const auto& [reason, count] : result.reasons) text += fmt::format("  {:>4} x {}\n", count, reason);
+  for (const auto& [reason, count] : result.ReasonsOfAll()) text += fmt::format("  {:>4} x {}\n", count, reason);
   return text;
+}
+
+// Returns the fastest of each mesh, or with `all` everything that was found.
+std::vector<Found> RowsOf(const SearchResult& result, bool all) {
+  std::vector<Found> rows;
+  std::set<std::string> meshes;
+  for (const Found& f : result.found)
+    if (bool first = meshes.insert(PastedMesh(f.candidate)).second; first || all) rows.push_back(f);
+  return rows;
+}
+
+// Returns a row for each mesh on which nothing was found, with the first line of its most frequent reason.
+std::string RefusedText(const SearchResult& result, size_t blank, size_t width) {
+  std::map<std::string, SearchResult::Reasons> refused = result.left_out;
+  for (const Found& f : result.found) refused.erase(PastedMesh(f.candidate));
+  std::string text;
+  for (const auto& [mesh, reasons] : refused) {
+    auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const std::string& reason = std::ranges::max_element(reasons, fewer)->first;
+    text +=
+        fmt::format("{:>3}{:{}}{:{}}  refused: {}\n", "-", "", blank, mesh, width, reason.substr(0, reason.find('\n')));
+  }
+  return text;
+}
+
+// Returns a row for each of these, below a line of head.
+std::string TableText(const SearchResult& result, bool all) {
+  std::vector<Found> rows = RowsOf(result, all);
+  size_t width = 4;
+  for (const Found& f : rows) width = std::max(width, PastedMesh(f.candidate).size());
+  for (const auto& [mesh, reasons] : result.left_out) width = std::max(width, mesh.size());
+  std::string numbers =
+      fmt::format("{:>10} {:>8} {:>18} {:>11}  ", "step ms", "GiB", "tokens/s per rank", "exposed ms");
+  std::string text = fmt::format("{:>3}{}{:{}}  options\n", "#", numbers, "mesh", width);
+  for (size_t i = 0; i < rows.size(); i++) {
+    const Found& f = rows[i];
+    std::string row = fmt::format("{:>3}{:>10.4g} {:>8.2f} {:>18} {:>11.3g}  {:{}}  {}", i + 1, f.time.total,
+                                  double(f.bytes) / kGiB, CountText(int64_t(f.tokens_per_s)), f.time.exposed,
+                                  PastedMesh(f.candidate), width, PastedOptions(f.candidate));
+    text += absl::StrCat(absl::StripTrailingAsciiWhitespace(row), "\n");
+  }
+  return text + RefusedText(result, numbers.size(), width);
 }
 
 Words GivenAxes(const SearchRequest& request) {
@@ -111,12 +156,19 @@ Words GivenAxes(const SearchRequest& request) {
 
 }  // namespace
 
+SearchResult::Reasons SearchResult::ReasonsOfAll() const {
+  Reasons all;
+  for (const auto& [mesh, reasons] : left_out)
+    for (const auto& [reason, count] : reasons) all[reason] += count;
+  return all;
+}
+
 absl::StatusOr<SearchResult> Search(const Config& config, const SearchRequest& request, const RatesFile& rates,
                                     ConfigLoader load) {
   if (absl::Status s = CheckDevice(rates, PlannedDevice(config)); !s.ok()) return s;
   SearchResult result = Searcher(config, request, rates, load).Run();
   if (!result.found.empty()) return result;
-  if (result.reasons.empty())
+  if (result.left_out.empty())
     return absl::InvalidArgumentError(fmt::format(
         "--search: expected a mesh of {} devices, got none that has the given axes: {}; leave one of them out, "
         "or give other devices",
@@ -126,18 +178,13 @@ absl::StatusOr<SearchResult> Search(const Config& config, const SearchRequest& r
       request.memory > 0 ? fmt::format(" in {} GiB", request.memory) : "", ReasonsText(result)));
 }
 
-std::string ToText(const SearchResult& result, const SearchRequest& request) {
-  constexpr size_t kShown = 10;
-  std::string text = fmt::format("search: {} devices{}, {} steps planned, {} of them predicted\n", request.devices,
-                                 request.memory > 0 ? fmt::format(" of {} GiB", request.memory) : " of any memory",
-                                 result.plans, result.found.size());
-  text += fmt::format("{:>10} {:>8} {:>18} {:>11}  keys\n", "step ms", "GiB", "tokens/s per rank", "exposed ms");
-  for (size_t i = 0; i < std::min(kShown, result.found.size()); i++) {
-    const Found& f = result.found[i];
-    text += fmt::format("{:>10.4g} {:>8.2f} {:>18} {:>11.3g}  {}\n", f.time.total, double(f.bytes) / kGiB,
-                        CountText(int64_t(f.tokens_per_s)), f.time.exposed, Pasted(f.candidate));
-  }
-  return result.reasons.empty() ? text : text + "left out:\n" + ReasonsText(result);
+std::string ToText(const SearchResult& result, const SearchRequest& request, bool all) {
+  std::string text =
+      fmt::format("search: {} devices{}, {} steps planned, {} of them predicted; {}\n", request.devices,
+                  request.memory > 0 ? fmt::format(" of {} GiB", request.memory) : " of any memory", result.plans,
+                  result.found.size(), all ? "all of them:" : "the fastest on each mesh (--verbose prints all):");
+  text += TableText(result, all);
+  return result.left_out.empty() ? text : text + "left out:\n" + ReasonsText(result);
 }
 
 std::string ToJson(const SearchResult& result) {
@@ -148,7 +195,7 @@ std::string ToJson(const SearchResult& result) {
                      {"memory", f.bytes},
                      {"tokens_per_s", f.tokens_per_s},
                      {"keys", f.candidate.keys}});
-  for (const auto& [reason, count] : result.reasons) reasons[reason] = count;
+  for (const auto& [reason, count] : result.ReasonsOfAll()) reasons[reason] = count;
   nlohmann::ordered_json json = {{"plans", result.plans}, {"candidates", found}, {"left_out", reasons}};
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

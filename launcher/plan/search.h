@@ -26,9 +26,12 @@ struct Found {
 };
 
 struct SearchResult {
-  std::vector<Found> found;                // the fastest first
-  std::map<std::string, int64_t> reasons;  // why candidates were left out, and how many
-  int64_t plans = 0;                       // how many steps were planned
+  using Reasons = std::map<std::string, int64_t>;  // why candidates were left out, and how many
+  std::vector<Found> found;                        // the fastest first
+  std::map<std::string, Reasons> left_out;         // by the keys of their mesh (PastedMesh)
+  int64_t plans = 0;                               // how many steps were planned
+
+  Reasons ReasonsOfAll() const;
 };
 
 // At most so many steps are planned.
@@ -42,8 +45,9 @@ using ConfigLoader = absl::FunctionRef<absl::StatusOr<Config>(const Words& words
 absl::StatusOr<SearchResult> Search(const Config& config, const SearchRequest& request, const RatesFile& rates,
                                     ConfigLoader load);
 
-// Returns a table of the first ten, and the reasons.
-std::string ToText(const SearchResult& result, const SearchRequest& request);
+// Returns a table with the fastest candidate of each mesh, or with `all` every candidate, and the reasons. A mesh on
+// which nothing was found has a row with its most frequent reason.
+std::string ToText(const SearchResult& result, const SearchRequest& request, bool all);
 // Returns all that was found, and the reasons.
 std::string ToJson(const SearchResult& result);
 

@@ -73,7 +73,10 @@ for ranks in 1 2; do
   done
   run 0 "" plan configs/gpt2-tiny.yaml model.layers=1 model.context=16 train.global_batch=4 mesh.dp=$ranks rates="$dir/rates$ranks.jsonl" --json
   grep -qE '^  "step_ms": [0-9.e-]+,$' "$dir/out" || fail "expected a predicted step"
-  run 0 "search: $ranks device" plan --search configs/gpt2-tiny.yaml model.layers=1 model.context=16 train.global_batch=4 devices=$ranks rates="$dir/rates$ranks.jsonl"
+  search=(plan --search configs/gpt2-tiny.yaml model.layers=1 model.context=16 train.global_batch=4 "devices=$ranks" rates="$dir/rates$ranks.jsonl")
+  run 0 "the fastest on each mesh (--verbose prints all):" "${search[@]}"
+  [ "$(grep -cE '^ +[0-9-]+ .*mesh\.' "$dir/out")" -eq "$ranks" ] || fail "expected a row for each of the $ranks meshes of $ranks devices"
+  run 0 "all of them:" "${search[@]}" --verbose
 done
 run 2 "expected a mesh of 2 devices, got none that has the given axes: mesh.tp=3; leave one of them out" \
   plan --search configs/gpt2-tiny.yaml devices=2 mesh.tp=3 rates="$dir/rates2.jsonl"

@@ -1,9 +1,13 @@
 // weft plan --search, with fabricated rates: what it finds and leaves out, and what it prints.
 #include "launcher/plan/search.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "absl/strings/str_split.h"
 #include "launcher/plan/predicted_models.h"
 
 namespace weft {
@@ -71,7 +75,7 @@ TEST(Search, KeepsToTheMemory) {
                               [&](const Found& g) { return g.time.total == f.time.total && g.bytes == f.bytes; }))
             << Pasted(f.candidate);
       if (share < 1) {
-        EXPECT_GT(fits.reasons[fmt::format("needs more than {} GiB", request.memory)], 0);
+        EXPECT_GT(fits.ReasonsOfAll()[fmt::format("needs more than {} GiB", request.memory)], 0);
       }
     }
     // Less than any mesh needs with whole micro-batches: only a candidate that saves memory fits.
@@ -118,9 +122,9 @@ TEST(Search, CountsWhatItLeavesOut) {
   Config config = *Parsed(kModels[1], {});
   SearchResult result = Searched(kModels[1], {.devices = 4}, rates).value();
   int64_t left_out = 0;
-  for (const auto& [reason, count] : result.reasons) left_out += count;
+  for (const auto& [reason, count] : result.ReasonsOfAll()) left_out += count;
   EXPECT_EQ(size_t(left_out) + result.found.size(), Candidates(config, {}, 4).size());
-  EXPECT_GT(result.reasons[LacksText(rates, absl::NotFoundError("all_reduce among 4 ranks"))], 0);
+  EXPECT_GT(result.ReasonsOfAll()[LacksText(rates, absl::NotFoundError("all_reduce among 4 ranks"))], 0);
   json parsed = json::parse(ToJson(result));
   EXPECT_EQ(parsed["candidates"].size(), result.found.size());
   EXPECT_EQ(parsed["candidates"][0]["step_ms"], result.found[0].time.total);
@@ -132,6 +136,48 @@ TEST(Search, CountsWhatItLeavesOut) {
   FakeRates gpu;
   gpu.device = "cuda";
   EXPECT_FALSE(Searched(kModels[1], {.devices = 4}, RatesOf(gpu)).ok());
+}
+
+// Returns the keys of the table's rows with numbers, and of those that are refused.
+struct Table {
+  Words found, refused;
+};
+Table TableOf(const std::string& text) {
+  Table table;
+  std::vector<std::string> lines = absl::StrSplit(text.substr(0, text.find("left out:")), '\n', absl::SkipEmpty());
+  for (size_t i = 2; i < lines.size(); i++) {  // the first two are the head
+    Words words = absl::StrSplit(lines[i], ' ', absl::SkipEmpty());
+    auto end = std::ranges::find(words, "refused:");
+    auto keys = words.begin() + (end == words.end() ? 5 : 1);
+    (end == words.end() ? table.found : table.refused).push_back(fmt::format("{}", fmt::join(keys, end, " ")));
+  }
+  return table;
+}
+
+// Every mesh has one row: its fastest candidate, or why there is none. With `all` every candidate has a row. The keys
+// of a row can be pasted, and rows are in the order of their times.
+TEST(Search, PrintsTheFastestOfEachMesh) {
+  for (std::vector<int> measured : {std::vector{2, 3, 4, 6}, {2}})
+    for (const char* model : kModels)
+      for (int64_t devices : {1, 2, 4}) {
+        FakeRates fake;
+        fake.ranks = measured;
+        SearchRequest request{.devices = devices};
+        SearchResult result = Searched(model, request, RatesOf(fake)).value();
+        Words fastest, all;
+        std::set<std::string> meshes, in_table;
+        for (const Found& f : result.found) {
+          all.push_back(Pasted(f.candidate));
+          if (in_table.insert(PastedMesh(f.candidate)).second) fastest.push_back(all.back());
+        }
+        Table table = TableOf(ToText(result, request, /*all=*/false));
+        EXPECT_EQ(table.found, fastest);
+        EXPECT_EQ(TableOf(ToText(result, request, /*all=*/true)).found, all);
+        for (const Candidate& c : Candidates(*Parsed(model, {}), {}, devices)) meshes.insert(PastedMesh(c));
+        for (const std::string& mesh : table.refused) EXPECT_TRUE(in_table.insert(mesh).second) << mesh;
+        EXPECT_EQ(in_table, meshes);
+        EXPECT_EQ(table.refused.empty(), measured.size() > 1 || devices < 4);
+      }
 }
 
 }  // namespace
