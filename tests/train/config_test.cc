@@ -490,7 +490,7 @@ TEST(Config, CombinationFollowsTheDeviceTheTypesTheMeshAndTheOverlap) {
 }
 
 // The order of the axes is that of their table, whatever the file says, and axes of one rank that not every mesh has
-// are left out. An axis that is no row of the table is refused with the rows.
+// are left out. An axis that is no row of the table is refused with the rows, or with what is built.
 TEST(Config, AxesAreRowsOfATable) {
   EXPECT_EQ(MeshOf(Good(kBase)), (MeshShape{{"dp", "tp"}, {1, 1}}));
   EXPECT_EQ(MeshOf(Good(kBase + "mesh: {tp: 2, dp: 3, replicate: 4}\n")),
@@ -502,12 +502,16 @@ TEST(Config, AxesAreRowsOfATable) {
   EXPECT_EQ(StepOptionsOf(fill).rows, 4);
   Config wrong = Good(kBase, {"mesh.replicate=2"});
   EXPECT_NE(Message(Resolve(wrong, 3)).find("replicate=2 x dp=1 x tp=1 is 2 ranks, but 3 started"), std::string::npos);
-  for (const char* axis : {"cp", "ep", "pp", "dp2", "pipeline"}) {
-    std::vector<std::string> words{std::string("mesh.") + axis + "=2"};
-    std::string error = Message(ParseConfig(kBase, "a.yaml", words).status());
+  auto error_of = [](const char* axis) {
+    return Message(ParseConfig(kBase, "a.yaml", {fmt::format("mesh.{}=2", axis)}).status());
+  };
+  for (const char* axis : {"dp2", "tpp", "sp"}) {
+    std::string error = error_of(axis);
     EXPECT_NE(error.find("unknown key"), std::string::npos) << error;
     EXPECT_NE(error.find("the keys here are mesh.replicate, mesh.dp, mesh.tp"), std::string::npos) << error;
   }
+  for (const char* axis : {"cp", "ep", "pp", "pipeline"})
+    EXPECT_NE(error_of(axis).find(" parallelism is not built; use mesh.dp, mesh.tp"), std::string::npos) << axis;
 }
 
 TEST(Config, ResolveRefusesAWrongNumberOfRanks) {

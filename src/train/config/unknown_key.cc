@@ -40,6 +40,22 @@ std::string Meant(const std::string& key) {
   return NearestKey(key, AllKeys());
 }
 
+// Kinds of parallelism that other trainers have, and the usual names of their axes.
+constexpr std::pair<std::string_view, std::string_view> kNotBuilt[] = {
+    {"pp", "pipeline"}, {"cp", "context"}, {"ep", "expert"}};
+
+// Returns the kind that the key asks for, or "". Axes count only where a mesh is described, because elsewhere such
+// short names may be typos: mesh.pp, parallel.pipeline_stages, and context_parallel_degree in any section.
+std::string_view NotBuilt(std::string_view key) {
+  std::string_view last = LastPart(key);
+  bool of_mesh = key.starts_with("mesh.") || key.starts_with("parallel.");
+  for (auto [axis, kind] : kNotBuilt) {
+    bool named = last.starts_with(kind) && (of_mesh || last.find("parallel") != last.npos);
+    if (named || key == axis || (of_mesh && last == axis)) return kind;
+  }
+  return "";
+}
+
 // Names for the number of ranks. A config does not have it, because the launcher sets it.
 constexpr std::string_view kRanks[] = {"rank",     "ranks", "num_ranks", "nproc",     "nproc_per_node",
                                        "num_gpus", "gpus",  "devices",   "world_size"};
@@ -55,6 +71,11 @@ std::string UnknownKey(const std::string& key) {
   if (key == "<<" || key.ends_with(".<<")) return "a config has no merge keys; write the keys out";
   if (std::find(std::begin(kRanks), std::end(kRanks), key) != std::end(kRanks))
     return "unknown key; the argument ranks=N of weft train, or mpirun, starts N ranks";
+  if (std::string_view kind = NotBuilt(key); !kind.empty())
+    return fmt::format(
+        "{} parallelism is not built; use mesh.dp, mesh.tp, parallel.fsdp=full (FSDP over mesh.dp), or that with "
+        "mesh.replicate (HSDP)",
+        kind);
   std::string section = key.find('.') == key.npos ? "" : key.substr(0, key.find('.'));
   std::vector<std::string> keys = IsSection(section) ? KeysOf(section) : AllKeys();
   std::erase_if(keys, [&](const std::string& known) { return section.empty() && known.find('.') != known.npos; });
