@@ -189,6 +189,21 @@ TEST(Pages, ExcerptsAreTheSources) {
   EXPECT_GE(count, 10);
 }
 
+// The page has a row for each line and each kind of memory that the golden files of weft plan have.
+TEST(Pages, ExplainEachLineOfThePlan) {
+  std::string page = Read(kRoot / "docs/guide/change-the-mesh.md");
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kRoot / "tests/golden")) {
+    if (!entry.path().filename().string().starts_with("plan_") || entry.path().extension() != ".txt") continue;
+    std::string text = "\n" + Read(entry.path());
+    for (const char* pattern : {"\n *([a-z][a-z ]*):", "\n  ([a-z]+) +[0-9.]+ [KMG]?i?B", "\n  (fullest at) "})
+      for (std::string& name : Matches(text, pattern)) names.insert(std::move(name));
+  }
+  for (const std::string& name : names)
+    EXPECT_TRUE(page.find("| `" + name + "`") != page.npos || page.find("`, `" + name + "` |") != page.npos) << name;
+  EXPECT_GE(names.size(), 15u);
+}
+
 TEST(Readme, NamesWhatIsNotBuilt) {
   std::string readme = Read(kRoot / "README.md"), gaps = readme.substr(readme.find("## Not built yet"));
   for (const Field& field : Schema()) {
