@@ -53,6 +53,10 @@ NCCL_NVLS_ENABLE=1 refused "device: rank 0 (host $(hostname)): NCCL_NVLS_ENABLE:
 refused "command line: train.recompute: expected a budget of at least" 1 "${config[@]}" mesh.dp=3 'train.recompute={"budget":0.001}'
 run 2 "command line: train.recompute: expected a budget of at least" bench step config=configs/gpt2-tiny.yaml executor=compiled device=cpu 'train.recompute={"budget":0.001}'
 run 2 "command line: train.recompute: expected a budget of at least" plan configs/gpt2-tiny.yaml 'train.recompute={"budget":0.001}'
+# Rows that contradict each other are a mistake in the config.
+rows='parallel.plan={base: none, rows: [{module: "*", at: weight, tp: shard(0)}]}'
+refused "command line: parallel.plan: no rank can compute its part by these rows: einsum at" 1 "${config[@]}" mesh.tp=3 "$rows"
+run 2 "command line: parallel.plan: no rank can compute its part by these rows: einsum at" plan configs/gpt2-tiny.yaml mesh.tp=2 "$rows"
 refused "parallel.symmetric_memory" 1 "${config[@]}" mesh.dp=3 device=cpu parallel.symmetric_memory=true
 refused "data.train: $dir/absent.txt: no such file" 1 "${config[@]}" "data.train=$dir/absent.txt"
 refused "(host" 0 "${config[@]}" "data.train=$dir/absent.txt"

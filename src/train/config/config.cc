@@ -11,6 +11,7 @@
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/model_of.h"
+#include "weft/train/config/pattern_check.h"
 #include "weft/train/config/plan_value.h"
 #include "weft/train/config/run_name.h"
 #include "weft/train/config/saved_config.h"
@@ -323,7 +324,8 @@ absl::Status Resolve(Config& config, int world_size) {
   NoteNoHalves(config);
   NoteIdleHeads(config);
   NoteNoChunks(config);
-  return absl::OkStatus();
+  std::string conflict = RowsInConflict(config);
+  return conflict.empty() ? absl::OkStatus() : absl::InvalidArgumentError(conflict);
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include "weft/core/ir/builder.h"
 #include "weft/parallel/nn/plan_check.h"
 #include "weft/parallel/step/micro_step.h"
+#include "weft/parallel/step/training_step.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/config/plan_value.h"
@@ -53,6 +54,20 @@ std::vector<std::string> PatternFaults(const Config& config, Model& model) {
   if (!faults.empty() || rows.empty()) return faults;
   if (std::string fault = DimFault(config, model, std::move(rows)); !fault.empty()) faults.push_back(fault);
   return faults;
+}
+
+std::string RowsInConflict(const Config& config) {
+  if (config.parallel.plan.rows.empty() || config.mesh.ranks() == 1) return "";
+  StepOptions options = StepOptionsOf(config);
+  TransformerConfig sizes = ModelOf(config);
+  if (sizes.vocab == 0) sizes.vocab = 256;  // unknown before the tokenizer is read, and at least that of bytes
+  try {
+    TrainingStep step(sizes, options);
+  } catch (const Error& error) {
+    return fmt::format("{}no rank can compute its part by these rows: {}; change the rows for this module",
+                       PlaceOf(config, "parallel.plan"), error.what());
+  }
+  return "";
 }
 
 std::vector<std::string> RowsWithoutEffect(const Config& config) {
