@@ -88,9 +88,11 @@ void CheckModel(const Config& config, Faults& faults) {
                            sizes.head_dim()));
   faults.Check(even || !own_heads, "model.head_dim",
                fmt::format("rotary embedding wants an even number, got {}", sizes.head_dim()));
-  faults.Check(even || whole, "model.rotary_share",
-               fmt::format("rotary embedding wants an even number of dims, got {} of the {} of a head, which are {}",
-                           sizes.rotary_share, sizes.head_dim(), rotated));
+  faults.Check(
+      even || whole, "model.rotary_share",
+      fmt::format(
+          "rotary embedding wants an even number of dims, and at least 2, got {} of the {} of a head, which are {}",
+          sizes.rotary_share, sizes.head_dim(), rotated));
 }
 
 // The limit on parameters and on the elements of a tensor. Below it every product of sizes in a step fits in 64 bits:

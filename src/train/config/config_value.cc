@@ -36,18 +36,14 @@ struct Setter {
       return std::nullopt;
     }
     int64_t value = 0;
-    double real = 0;
-    if (!ReadNumber(node, value)) {
-      bool whole = ReadNumber(node, real) && real == std::floor(real) && std::fabs(real) < 1e15;
-      return Expected(node, whole ? fmt::format("; write {}", int64_t(real)) : "");
-    }
+    if (!ReadNumber(node, value)) return Expected(node, IntegerHint(node));
     if (!Within(field.bounds, double(value))) return Expected(node);
     *out = value;
     return std::nullopt;
   }
   std::optional<ValueFault> operator()(double* out) const {
     double value = 0;
-    if (!ReadNumber(node, value) || !Within(field.bounds, value)) return Expected(node);
+    if (!ReadNumber(node, value) || !Within(field.bounds, value)) return Expected(node, RealHint(node));
     *out = value;
     return std::nullopt;
   }

@@ -298,10 +298,12 @@ absl::Status Dataset::CheckLengths(const Config& config, const std::vector<Part>
   for (const Part& part : parts) {
     if (part.tokens.size() > context_) continue;
     std::string where = config.data.mixture.empty() ? "" : " in the source of " + part.files.paths[0];
-    return RefuseKey(config, "data.train",
-                     fmt::format("expected at least context + 1 = {} tokens, got {}{}; give more {} or a smaller "
-                                 "model.context",
-                                 context_ + 1, part.tokens.size(), where, more));
+    bool by_val = config.data.val.fraction > 0 && part.tokens.size() + val_.size() > context_;
+    return RefuseKey(
+        config, "data.train",
+        fmt::format("expected at least context + 1 = {} tokens, got {}{}; give more {} or a smaller "
+                    "model.context{}",
+                    context_ + 1, part.tokens.size(), where, more, by_val ? ", or a smaller data.val" : ""));
   }
   if (!config.data.val.empty() && val_.size() < 2) {
     return RefuseKey(config, "data.val",

@@ -16,6 +16,9 @@ std::string Shown(const YamlNode& node);
 // YAML versions differ on them.
 bool ReadNumber(const YamlNode& node, double& value);
 bool ReadNumber(const YamlNode& node, int64_t& value);
+// Return what to do about a node that is no integer ("; write 2" for 2.0), or no number, or "".
+std::string IntegerHint(const YamlNode& node);
+std::string RealHint(const YamlNode& node);
 
 // Whether `text` equals a choice, or starts with a choice that ends in ':'. With no choices, any text is valid.
 bool IsChoice(const std::vector<std::string>& choices, const std::string& text);
