@@ -44,7 +44,7 @@ OptionList SdpaOptions(BenchWords& w) {
       {{.key = "window",
         .help = "tokens that a token sees, itself included; needs causal=true; default: 0, which is all"},
        &w.window},
-      {{.key = "documents", .help = "documents of equal length in a sequence, which do not see each other; default: 1"},
+      {{.key = "documents", .help = "documents of equal length, to one token, which do not see each other; default: 1"},
        &w.documents},
       {{.key = "padding", .help = "share of a sequence that is padding at its end, which no token sees; default: 0"},
        &w.padding},
