@@ -16,6 +16,7 @@
 #include "weft/dist/group/standard/group_maker.h"
 #include "weft/dist/net/descriptor_limit.h"
 #include "weft/dist/start/launched.h"
+#include "weft/dist/start/ready_pipe.h"
 #include "weft/dist/start/start_watch.h"
 #include "weft/dist/start/term_delay.h"
 #include "weft/kernels/cpu/backend/register.h"
@@ -97,6 +98,12 @@ std::vector<Option> RankOptions(int64_t& ranks) {
            &ranks}};
 }
 
+// All ranks have met before one begins, so all catch signals then.
+void Begin(StartWatch& start, const Bootstrap& bootstrap) {
+  start.Begun();
+  if (bootstrap.rank() == 0) ReportReady();
+}
+
 int RunLaunched(const Words& words, const Launch& launch) {
   if (std::string fault = StartFault(); !fault.empty()) {
     PrintStderr("weft: {}\n", fault);
@@ -123,7 +130,7 @@ int RunLaunched(const Words& words, const Launch& launch) {
   SideChannel channel(*bootstrap);
   FailureWatch failures(channel, *bootstrap);
   StopAgreement stop(channel);
-  if (start) stop.gate().OnFirst([&start] { start->Begun(); });
+  if (start) stop.gate().OnFirst([&] { Begin(*start, *bootstrap); });
   Notices notices(bootstrap->rank() == 0);
   RankJob job{*bootstrap, failures, stop.gate(), notices, times};
   try {

@@ -13,6 +13,7 @@
 
 #include "weft/core/host/message.h"
 #include "weft/dist/signals/signal_catcher.h"
+#include "weft/dist/start/ready_pipe.h"
 
 namespace weft {
 namespace {
@@ -101,6 +102,8 @@ Input NextInput(StdinLines& lines, const Interrupts& interrupts, const Ranks& ra
 
 absl::StatusOr<int64_t> Converse(TextWriter& writer, const Ranks& ranks, const ReplOutput& output) {
   Interrupts interrupts(ranks.rank == 0);
+  ranks.gather("");  // from here on no rank ends by an interrupt
+  if (ranks.rank == 0) ReportReady();
   StdinLines lines;
   auto goes_on = [&] { return ranks.gather(interrupts.pending() ? "stop" : "")[0].empty(); };
   int64_t tokens = 0;

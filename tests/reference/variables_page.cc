@@ -57,6 +57,7 @@ constexpr Variable kFromLaunchers[] = {
     {"PBS_JOBID", "id of the job, as `SLURM_JOB_ID`"},
     {"LSB_JOBID", "id of the job, as `SLURM_JOB_ID`"},
     {"WEFT_TERMINAL", "set by `ranks=N` for its ranks: width of the terminal"},
+    {"WEFT_READY", "set by `ranks=N` for its ranks: pipe by which they report that they take signals"},
 };
 
 // Set by Weft for libraries unless they are set already.

@@ -82,25 +82,6 @@ void QuietMpirun() {
     ::setenv(name, "1", /*overwrite=*/0);
 }
 
-// Returns the exit code. A quiet mpirun does not report a rank that a signal ended, so this does, unless the user sent
-// it.
-int ExitCode(int status, bool asked) {
-  if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
-  int code = WEXITSTATUS(status), signal = code - 128;
-  if (signal > 0 && signal < NSIG && !asked)
-    PrintStderr("mpirun: signal {} ({}) ended a rank\n", signal, ::strsignal(signal));
-  return code;
-}
-
-// Sends the caught signal to mpirun. Returns whether another one can be passed on.
-bool PassOn(SignalCatcher& signals, pid_t mpirun, RankControl control) {
-  int signal = signals.signal();
-  bool interrupts = control == RankControl::kConverse && signal == SIGINT;
-  ::kill(mpirun, interrupts || control == RankControl::kStop ? SIGUSR1 : signal);
-  if (interrupts) signals.Rearm();
-  return interrupts;
-}
-
 }  // namespace
 
 int RunMpirun(int ranks, const std::vector<std::string>& command, RankControl control) {
@@ -110,20 +91,20 @@ int RunMpirun(int ranks, const std::vector<std::string>& command, RankControl co
   std::vector<std::string> words = {"mpirun", "-np", fmt::format("{}", ranks)};
   words.insert(words.end(), command.begin(), command.end());
   SignalCatcher signals({SIGTERM, SIGINT, SIGUSR1});
+  SignalRelay relay(signals, control);
   std::optional<InputPipe> input;
   if (control == RankControl::kConverse) input.emplace();
   pid_t mpirun = Start(words, input ? input->child_end() : -1);
   if (input) input->CloseChildEnd();
-  bool passed_on = false;
   for (;;) {
     int status = 0;
     pid_t ended = ::waitpid(mpirun, &status, WNOHANG);
     WEFT_CHECK(ended >= 0 || errno == EINTR, fmt::format("waitpid: {}", std::strerror(errno)));
-    if (ended == mpirun) return ExitCode(status, signals.signal() != 0);
-    if (signals.signal() != 0 && !std::exchange(passed_on, true)) passed_on = !PassOn(signals, mpirun, control);
+    if (ended == mpirun) return relay.ExitCode(status);
+    relay.Act(mpirun);
     if (input) input->PassOn();
     constexpr int kPauseMs = 20;
-    pollfd event{.fd = passed_on ? -1 : signals.fd(), .events = POLLIN, .revents = 0};
+    pollfd event{.fd = signals.signal() != 0 ? -1 : signals.fd(), .events = POLLIN, .revents = 0};
     ::poll(&event, 1, kPauseMs);
   }
 }
