@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 
 #include "launcher/rank.h"
@@ -13,6 +12,7 @@
 #include "weft/core/host/message.h"
 #include "weft/dist/start/bootstrap.h"
 #include "weft/dist/start/launched.h"
+#include "weft/dist/start/terminal.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/infer/generate.h"
 #include "weft/train/log/metrics.h"
@@ -129,20 +129,16 @@ class TextOutput {
 
   bool writes_;
   ProcessGroup& world_;
-  bool terminal_ = isatty(STDOUT_FILENO);  // a terminal would execute escape sequences that the model generates
+  bool terminal_ = TerminalColumns().has_value();  // a terminal would execute escape sequences that the model generates
   // mpirun of Open MPI 5 forwards small pieces out of their order, so there each text is printed as a whole.
   bool streams_ = !IsLaunched() || MpiVersion().find(" v5.") == std::string::npos;
   std::string whole_;
   absl::Status printed_;
 };
 
-// Whether a person types the lines: stdin and stdout are a terminal. Of ranks that RunMpirun started only stdout is
+// Whether a person types the lines: stdin and stdout are a terminal. Of ranks that a launcher started only stdout is
 // known.
-bool IsTyped() {
-  const char* width = std::getenv(kTerminalVariable);
-  if (IsLaunched()) return width && std::atoi(width) > 0;
-  return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-}
+bool IsTyped() { return TerminalColumns() && (IsLaunched() || isatty(STDIN_FILENO)); }
 
 std::string HeadOf(const Job& job, int64_t text) {
   auto prompts = int64_t(job.each.size()), samples = job.options.samples;

@@ -46,6 +46,28 @@ weft 0 1 generate "$dir/c" "${write[@]}" seed=4
 weft 0 1 generate "$dir/c" tokens=5
 [ "$(wc -m < "$dir/out")" -eq 6 ] || fail "expected 5 characters and a new line"
 
+# Control characters reach files and pipes unchanged, although mpirun gives each rank a terminal of its own. They do not
+# reach a terminal. script(1) makes one of unknown size.
+weft 0 1 train configs/gpt2-tiny.yaml "data.train=$dir/text.txt" data.val=0 schedule.warmup_steps=0 train.steps=1 \
+  model.context=32 "checkpoint.dir=$dir/bytes"
+controls=(generate "$dir/bytes" prompt=a tokens=2000 temperature=2)
+within 60 "$weft" "${controls[@]}" > "$dir/text-of-bytes" 2> "$dir/err" || { code=$?; fail "expected a text of bytes"; }
+for byte in '\r' '\x17' '\x1b'; do
+  LC_ALL=C grep -qaP "$byte" "$dir/text-of-bytes" || fail "expected a text with $byte"
+done
+within 60 "$weft" "${controls[@]}" ranks=2 > "$dir/out" 2> "$dir/err" < /dev/null || { code=$?; fail "expected a text of two ranks"; }
+cmp "$dir/out" "$dir/text-of-bytes" || fail "expected with ranks=2 the bytes of one rank"
+"$weft" "${controls[@]}" ranks=2 2> "$dir/err" < /dev/null | cmp - "$dir/text-of-bytes" || fail "expected these bytes in a pipe"
+weft 0 2 "${controls[@]}"
+cmp "$dir/out" "$dir/text-of-bytes" || fail "expected under mpirun the bytes of one rank"
+if command -v script > /dev/null; then
+  for ranks in 1 2; do
+    script -qec "$(printf '%q ' "$weft" "${controls[@]}" ranks=$ranks)" /dev/null > "$dir/out" 2>&1 < /dev/null || { code=$?; fail "expected a text on a terminal"; }
+    ! LC_ALL=C grep -qaP '\x17|\x1b' "$dir/out" || fail "expected no control characters on a terminal, ranks=$ranks"
+    grep -qaF '\x17' "$dir/out" || fail "expected escapes on a terminal, ranks=$ranks"
+  done
+fi
+
 # Several texts: the first is that of one, the others are the same however many there are and on other ranks; a stop
 # string ends each. The prompt from a file.
 printf 'It was' > "$dir/prompt"

@@ -56,7 +56,7 @@ constexpr Variable kFromLaunchers[] = {
     {"SLURM_JOB_NODELIST", "hosts of the job, if the step has no list"},
     {"PBS_JOBID", "id of the job, as `SLURM_JOB_ID`"},
     {"LSB_JOBID", "id of the job, as `SLURM_JOB_ID`"},
-    {"WEFT_TERMINAL", "set by `ranks=N` for its ranks: width of the terminal"},
+    {"WEFT_TERMINAL", "set by `ranks=N` for its ranks if they print on a terminal: its width, 0 if unknown"},
     {"WEFT_READY", "set by `ranks=N` for its ranks: pipe by which they report that they take signals"},
 };
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,15 +22,10 @@
 #include "weft/dist/signals/signal_catcher.h"
 #include "weft/dist/start/input_pipe.h"
 #include "weft/dist/start/open_mpi.h"
+#include "weft/dist/start/terminal.h"
 
 namespace weft {
 namespace {
-
-void ShareTerminal() {
-  winsize size{};
-  bool known = ::isatty(STDOUT_FILENO) && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
-  ::setenv(kTerminalVariable, fmt::format("{}", known ? size.ws_col : 0).c_str(), /*overwrite=*/1);
-}
 
 // A pipe that is closed on exec.
 struct Pipe {

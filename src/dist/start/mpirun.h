@@ -7,9 +7,6 @@
 
 namespace weft {
 
-// The variable with the width of the terminal that shows the ranks' output, in columns; 0 if it goes elsewhere.
-inline constexpr const char* kTerminalVariable = "WEFT_TERMINAL";
-
 // Runs `mpirun -np RANKS COMMAND...` on this host, with those variables of launcher/environment.sh that are not set
 // yet, and without mpirun's lines about a rank that ended. Returns the exit code of SignalRelay, which passes the first
 // SIGTERM, SIGINT or SIGUSR1 on to the ranks, or ends them. A second signal ends this process, and with it mpirun and

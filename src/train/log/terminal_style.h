@@ -9,8 +9,7 @@ struct TerminalStyle {
   bool color = false;
 
   // The width is that of the terminal, or else the variable COLUMNS, or else 80 columns. Colors need a terminal of
-  // known width and an empty or unset NO_COLOR (no-color.org). Under mpirun, a rank has a terminal only if RunMpirun
-  // passed its width in a variable.
+  // known width (dist/start/terminal.h) and an empty or unset NO_COLOR (no-color.org).
   static TerminalStyle OfStdout();
 };
 
