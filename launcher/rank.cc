@@ -50,6 +50,17 @@ std::string NoteOnCores(const Bootstrap& bootstrap) {
       bootstrap.rank(), cores);
 }
 
+// Returns an error if this host would be busy for minutes with the start of so many ranks, or "".
+std::string TooMany(int64_t ranks) {
+  constexpr int64_t kMostPerCore = 32;
+  int64_t cores = AvailableCores();
+  if (ranks <= kMostPerCore * cores) return "";
+  return fmt::format(
+      "{}ranks: expected at most {} on this host, {} for each core ({}), got {}; give fewer, or start "
+      "them on more hosts with mpirun",
+      kCommandLine, kMostPerCore * cores, kMostPerCore, cores, ranks);
+}
+
 // Returns an error if a limit on this process leaves too little memory to start a rank, most of all for MPI; "" if
 // there is enough. Without this check MPI crashes, or prints pages of text that do not name the limit.
 std::string StartFault() {
@@ -180,6 +191,10 @@ std::optional<int> StartRanks(const RankRequest& request, RankControl control) {
     return 2;
   }
   if (request.ranks <= 1) return std::nullopt;
+  if (std::string fault = TooMany(request.ranks); !fault.empty()) {
+    PrintStderr("{}\n", fault);
+    return 2;
+  }
   try {
     return RunMpirun(int(request.ranks), OwnCommand(), control);
   } catch (const Error& e) {

@@ -27,6 +27,7 @@ env -i "PATH=$dir" "$weft" train a.yaml ranks=2 > "$dir/out" 2>&1 || code=$?
   fail "expected a line on the missing mpirun"
 code=
 for bad in 0 -1 x 65537 ""; do run 2 "command line: ranks: expected an integer >= 1 and <= 65536, got" train a.yaml "ranks=$bad"; done
+run 2 " on this host, 32 for each core (" train a.yaml ranks=65536
 
 # The real one, as root and on fewer cores than ranks.
 config=(configs/gpt2-tiny.yaml data.train=README.md data.val=0 model.layers=1 schedule.name=constant schedule.warmup_steps=0)
