@@ -26,8 +26,7 @@ Trains as the YAML file CONFIG says; any key can be overridden as path=value:
   weft train configs/quickstart.yaml ranks=4 mesh.dp=2 mesh.tp=2
 
 The product of the mesh axes is the number of ranks (-1 fills an axis). ranks=N starts them on this host, with mpirun. Also
-runs under mpirun and Slurm (srun), and with torchrun-style variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
-MASTER_PORT). SIGTERM or SIGINT to it or to any rank, or SIGUSR1 to mpirun, ends it after the step in progress, with a
+runs under mpirun and Slurm (srun), and with torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). SIGTERM or SIGINT to it or to any rank, or SIGUSR1 to mpirun, ends it after the step in progress, with a
 checkpoint if checkpoint.dir or run is set. Exit code: 0 done or stopped, 2 bad usage or config, 1 failed.
 )";
 

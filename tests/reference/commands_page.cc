@@ -37,9 +37,11 @@ std::vector<std::pair<std::string, std::string>> CommandsIn(const std::string& u
 
 std::string CommandsPage(const Places& places) {
   std::string usage = Printed(places.program + " help");
-  std::string text = Heading("Commands",
-                             "`weft COMMAND` is one program with these commands.\n"
-                             "Its exit code is 0 for success, 2 for bad usage or a bad config, and 1 for a failure.");
+  std::string text =
+      Heading("Commands",
+              "`weft COMMAND` is one program with these commands.\n"
+              "Its exit code is 0 for success, 2 for bad usage or a bad config, and 1 for a failure.\n"
+              "A command that a signal ends has 128 plus its number, and so has ranks=N if a signal ends a rank.");
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, line] : CommandsIn(usage))
     rows.push_back({fmt::format("[`weft {0}`](#weft-{0})", name), line});
