@@ -4,9 +4,11 @@
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/kernels/cuda/plan/planned_rows.h"
 #include "weft/train/config/model_of.h"
+#include "weft/train/preflight/config_error.h"
 #include "weft/train/preflight/memory_check.h"
 #include "weft/train/preflight/recompute.h"
 #include "weft/train/preflight/regather.h"
+#include "weft/train/preflight/window_check.h"
 
 namespace weft {
 namespace {
@@ -37,6 +39,8 @@ PlannedStep::PlannedStep(const Config& config) : context_(0, StepOptionsOf(confi
   options.recompute.share = RecomputeShare(config, options, runtime_, [](int64_t need) { return need; });
   step_.emplace(ModelOf(config), options);
   plans_ = step_->Compile(runtime_);
+  absl::Status status = CheckWindows(config, options, &*plans_, device);
+  if (!status.ok()) throw ConfigError(std::string(status.message()));
 }
 
 std::vector<std::pair<PlanWork, int>> PlannedStep::WorkOfStep() const {

@@ -58,6 +58,9 @@ rows='parallel.plan={base: none, rows: [{module: "*", at: weight, tp: shard(0)}]
 refused "command line: parallel.plan: no rank can compute its part by these rows: einsum at" 1 "${config[@]}" mesh.tp=3 "$rows"
 run 2 "command line: parallel.plan: no rank can compute its part by these rows: einsum at" plan configs/gpt2-tiny.yaml mesh.tp=2 "$rows"
 refused "parallel.symmetric_memory" 1 "${config[@]}" mesh.dp=3 device=cpu parallel.symmetric_memory=true
+# weft plan refuses what weft train would: with only tp this model gathers nothing, and CPUs map no memory.
+run 2 "command line: parallel.gather: expected gathers over several GPUs" plan configs/gpt2-tiny.yaml device=cuda mesh.tp=2 parallel.gather=copy
+run 2 "command line: parallel.symmetric_memory: expected all-gathers or sums" plan configs/gpt2-tiny.yaml device=cpu mesh.dp=2 parallel.symmetric_memory=true
 refused "data.train: $dir/absent.txt: no such file" 1 "${config[@]}" "data.train=$dir/absent.txt"
 refused "(host" 0 "${config[@]}" "data.train=$dir/absent.txt"
 refused "model.init: $dir/absent: no such file or folder" 1 "${config[@]}" "model.init=$dir/absent"

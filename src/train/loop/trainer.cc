@@ -8,7 +8,6 @@
 #include "weft/core/compile/comm_plan.h"
 #include "weft/dist/group/consensus.h"
 #include "weft/dist/group/nccl/nccl_memory.h"
-#include "weft/parallel/step/arena_windows.h"
 #include "weft/parallel/step/kernel_choices.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"
@@ -16,6 +15,7 @@
 #include "weft/train/loop/training_loop.h"
 #include "weft/train/preflight/memory_check.h"
 #include "weft/train/preflight/regather.h"
+#include "weft/train/preflight/window_check.h"
 
 namespace weft {
 
@@ -97,10 +97,8 @@ absl::StatusOr<std::optional<StepPlans>> Trainer::MakePlans() {
     CheckSame(mesh_.World(), plans->CommHash(runtime_),
               "would issue its collectives in another order or in other groups than rank 0: do all ranks run the same "
               "build?");
-  if (absl::Status s = CheckGather(step_.options(), plans ? &*plans : nullptr, runtime_.device); !s.ok())
-    return RefuseKey(config_, "parallel.gather", s.message());
-  if (absl::Status s = CheckSymmetric(step_.options(), plans ? &*plans : nullptr, runtime_.device); !s.ok())
-    return RefuseKey(config_, "parallel.symmetric_memory", s.message());
+  const StepPlans* compiled = plans ? &*plans : nullptr;
+  if (absl::Status s = CheckWindows(config_, step_.options(), compiled, runtime_.device); !s.ok()) return s;
   if (absl::Status s = CheckMemoryFor(plans); !s.ok()) return s;
   Note(StartPhase::kPlanned);
   return plans;
