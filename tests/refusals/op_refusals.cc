@@ -5,6 +5,7 @@
 
 namespace weft::test {
 namespace {
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // One line per call.
@@ -37,6 +38,8 @@ const std::vector<Refusal> kRefusals = {
     {"slice", "a negative start", {"-1"}, [] { Slice(F32({3, 4}), 1, -1, 2); }},
     {"slice", "a step of 0", {"0"}, [] { StridedSlice(F32({3, 4}), 1, 0, 2, 0); }},
     {"slice", "steps past the end", {"3 apart"}, [] { StridedSlice(F32({3, 4}), 1, 0, 3, 3); }},
+    {"slice", "more elements than 64 bits can count", {"9223372036854775807"}, [] { Slice(F32({3, 4}), 1, 2, kMost); }},
+    {"slice", "steps over all elements", {"4611686018427387904 apart"}, [] { StridedSlice(F32({3, 4}), 1, 0, 3, kMost / 2 + 1); }},
     {"reverse", "a dim that is not there", {"2"}, [] { Reverse(F32({3, 4}), 2); }},
     {"permute", "a dim twice", {"f32 [3, 4]", "[0, 0]"}, [] { Permute(F32({3, 4}), {0, 0}); }},
     {"permute", "a dim too few", {"[1]"}, [] { Permute(F32({3, 4}), {1}); }},
@@ -47,11 +50,14 @@ const std::vector<Refusal> kRefusals = {
     {"squeeze", "a dim of more than one", {"f32 [3, 4]"}, [] { Squeeze(F32({3, 4}), 0); }},
     {"unsqueeze", "a place that is not there", {"[-3, 3)", "3"}, [] { Unsqueeze(F32({3, 4}), 3); }},
     {"pad", "less than nothing", {"f32 [3, 4]", "-1"}, [] { Pad(F32({3, 4}), 1, 2, -1); }},
+    {"pad", "more than a tensor can have", {"f32 [3, 4]", "9223372036854775807", "1e+17"}, [] { Pad(F32({3, 4}), 1, kMost, 1); }},
+    {"concat", "more than a tensor can have", {"1e+17"}, [] { Concat(std::vector(300, F32({int64_t{1} << 55})), 0); }},
     {"concat", "nothing", {}, [] { Concat({}, 0); }},
     {"concat", "dtypes that differ", {"f32 [3, 4]", "i64 [3, 4]"}, [] { Concat(std::vector{F32({3, 4}), I64({3, 4})}, 0); }},
     {"concat", "widths that differ", {"f32 [3, 5]", "operand 1"}, [] { Concat(std::vector{F32({3, 4}), F32({3, 5})}, 0); }},
     {"stack", "nothing", {}, [] { Stack({}, 0); }},
     {"chunk", "no chunks", {"0"}, [] { Chunk(F32({4}), 0); }},
+    {"chunk", "many chunks of nothing", {"9223372036854775807"}, [] { Chunk(F32({0}), kMost); }},
     {"add", "dims that do not broadcast", {"f32 [3, 4]", "f32 [3]"}, [] { F32({3, 4}) + F32({3}); }},
     {"add", "dtypes that differ", {"f32 [3]", "bf16 [3]"}, [] { F32({3}) + BF16({3}); }},
     {"exp", "integers", {"i64 [3]"}, [] { Exp(I64({3})); }},
@@ -84,6 +90,8 @@ const std::vector<Refusal> kRefusals = {
     {"nll_loss", "targets with classes", {"f32 [2, 9]", "i64 [2, 9]"}, [] { NllLoss(F32({2, 9}), I64({2, 9})); }},
     {"huber_loss", "a delta of 0", {"0"}, [] { HuberLoss(F32({3}), F32({3}), 0); }},
     {"full", "a negative extent", {"[2, -1]"}, [] { Full(1, DType::kF32, {2, -1}); }},
+    {"full", "more elements than a tensor can have", {"[4294967296, 4294967296]", "1e+17"}, [] { Full(1, DType::kF32, {int64_t{1} << 32, int64_t{1} << 32}); }},
+    {"full", "too many dims", {"[1, 1, 1, 1, 1, 1, 1, 1, 1]", "8 dims"}, [] { Full(1, DType::kF32, Shape(9, 1)); }},
     {"iota", "floats", {"f32"}, [] { Iota(0, DType::kF32, {3}); }},
     {"iota", "a dim that is not there", {"[3]", "1"}, [] { Iota(1, DType::kI64, {3}); }},
 };

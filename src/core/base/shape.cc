@@ -13,6 +13,21 @@ int64_t NumElements(const Shape& shape) {
   return n;
 }
 
+// An empty dim counts as one element, so that the product of any of the other extents fits too.
+std::string ShapeFault(const Shape& shape) {
+  if (shape.size() > size_t(kMaxRank))
+    return fmt::format("expected at most {} dims, got {}; merge some", kMaxRank, ToString(shape));
+  int64_t room = kMostElements;
+  for (int64_t extent : shape) {
+    if (extent < 0) return fmt::format("expected extents >= 0, got {}; no extent is inferred", ToString(shape));
+    if (extent > 1) room /= extent;
+  }
+  if (room == 0)
+    return fmt::format("expected at most {:.0e} elements, got {}; lower an extent", double(kMostElements),
+                       ToString(shape));
+  return "";
+}
+
 std::string ToString(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 int NormalizeDim(int64_t dim, int64_t rank, const char* what) {

@@ -3,15 +3,23 @@
 #include <fmt/format.h>
 
 namespace weft {
+namespace {
+void CheckShape(const Shape& shape) {
+  std::string fault = ShapeFault(shape);
+  WEFT_CHECK(fault.empty(), fmt::format("tensor: {}", fault));
+}
+}  // namespace
 
 Tensor::Tensor(BufferPtr buffer, size_t byte_offset, DType dtype, Shape shape)
     : buffer_(std::move(buffer)), byte_offset_(byte_offset), dtype_(dtype), shape_(std::move(shape)) {
+  CheckShape(shape_);
   WEFT_CHECK(byte_offset_ + bytes() <= buffer_->bytes(),
              fmt::format("tensor: {} of {} needs {} bytes from offset {}, the buffer has {}", ToString(shape_),
                          Name(dtype_), bytes(), byte_offset_, buffer_->bytes()));
 }
 
 Tensor Tensor::Empty(DType dtype, Shape shape, DeviceRuntime& device) {
+  CheckShape(shape);
   size_t bytes = size_t(NumElements(shape)) * SizeOf(dtype);
   return Tensor(device.Allocate(bytes), 0, dtype, std::move(shape));
 }

@@ -34,7 +34,10 @@ bool GradCall::Widens(int i) const {
   return parameter_sums && in(i).node().parameter_chain && *parameter_sums != own && AccumulateType(own) != own;
 }
 
-void AddOutput(Node& node, DType dtype, Shape shape) { node.outputs.push_back({dtype, std::move(shape), {}, {}}); }
+void AddOutput(Node& node, DType dtype, Shape shape) {
+  if (std::string fault = ShapeFault(shape); !fault.empty()) FailAt(node, fault);
+  node.outputs.push_back({dtype, std::move(shape), {}, {}});
+}
 
 void FailAt(const Node& node, const std::string& message) {
   std::string scope = node.scope && !node.scope->empty() ? " in " + *node.scope : "";

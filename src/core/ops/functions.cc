@@ -14,6 +14,7 @@ namespace weft {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int64_t kMostEmptyChunks = 1'000'000;  // other dims have at most as many chunks as elements
 
 void CheckFloating(const Var& x, const char* what, const Loc& loc) {
   CheckAssigned(x, what, loc);
@@ -39,7 +40,9 @@ Var Banded(const Var& x, int64_t diagonal, bool lower, const char* what, const L
                                     ToString(x)));
   Shape plane(x.shape().end() - 2, x.shape().end());
   Var beyond = Iota(1, DType::kI64, plane) - Iota(0, DType::kI64, plane);  // column - row
-  Var limit = Full(double(diagonal), DType::kI64, {});
+  // A diagonal further away than the corners gives the same as one just outside, and it may be no double.
+  int64_t far = std::max(plane[0], plane[1]);
+  Var limit = Full(double(std::clamp(diagonal, -far, far)), DType::kI64, {});
   return Select(lower ? Le(beyond, limit) : Ge(beyond, limit), x, Full(0, x.dtype(), {}));
 }
 
@@ -88,7 +91,7 @@ Var Variance(Var x, int dim, int64_t correction, Loc loc) {
   CheckFloating(x, "variance", loc);
   LineScope line(loc);
   Var wide = Wide(x), distance = wide - Along(Mean(wide, dim, loc), wide, dim);
-  double count = double(std::max<int64_t>(0, x.dim(dim) - correction));
+  double count = std::max(0.0, double(x.dim(dim)) - double(correction));
   return Cast(Scale(ReduceSum(distance * distance, dim), 1.0 / count), x.dtype());
 }
 // The bound is applied to squares, because the derivative of a square root at 0 is infinite.
@@ -163,8 +166,13 @@ std::vector<Var> Chunk(Var x, int64_t chunks, int dim, Loc loc) {
   dim = CheckedDim(x, dim, "chunk", loc);
   WEFT_CHECK(chunks > 0, fmt::format("chunk at {}: expected at least one chunk, got {}; 1 keeps the dim whole",
                                      ToString(loc), chunks));
-  int64_t extent = x.dim(dim), size = std::max<int64_t>(1, CeilDiv(extent, chunks));
-  if (extent == 0) return std::vector<Var>(size_t(chunks), x);
+  int64_t extent = x.dim(dim), size = chunks < extent ? CeilDiv(extent, chunks) : 1;
+  if (extent == 0) {
+    WEFT_CHECK(chunks <= kMostEmptyChunks, fmt::format("chunk at {}: expected at most {} chunks of the empty dim {} of "
+                                                       "{}, got {}; 1 keeps the dim whole",
+                                                       ToString(loc), kMostEmptyChunks, dim, ToString(x), chunks));
+    return std::vector<Var>(size_t(chunks), x);
+  }
   std::vector<Var> parts;
   for (int64_t start = 0; start < extent; start += size)
     parts.push_back(Slice(x, dim, start, std::min(size, extent - start), loc));

@@ -8,12 +8,7 @@
 namespace weft {
 namespace {
 
-void InferFromAttrs(Node& node) {
-  const Shape& shape = node.attrs.Ints("shape");
-  for (int64_t extent : shape)
-    if (extent < 0) FailAt(node, fmt::format("expected extents >= 0, got {}; no extent is inferred", ToString(shape)));
-  AddOutput(node, DType(node.attrs.Int("dtype")), shape);
-}
+void InferFromAttrs(Node& node) { AddOutput(node, DType(node.attrs.Int("dtype")), node.attrs.Ints("shape")); }
 void InferLeaf(Node& node) {
   InferFromAttrs(node);
   CheckShardDims(node, node.outputs[0].shape, node.attrs.Target("placement"));

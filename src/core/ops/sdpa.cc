@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -249,9 +250,11 @@ void CheckOptions(const SdpaOptions& o, const Loc& loc) {
 Request RequestOf(const Var& q, const SdpaOptions& o, const Loc& loc) {
   CheckOptions(o, loc);
   double scale = o.scale != 0 ? o.scale : 1.0 / std::sqrt(double(q.dim(-1)));
-  Request r{{{"causal", o.causal}, {"causal_offset", o.causal_offset}, {"scale", scale}}, {}};
-  if (o.left >= 0) r.attrs.Set({"left", o.left});
-  if (o.right >= 0 && !o.causal) r.attrs.Set({"right", o.right});
+  // No token is further away, and a sum of two such distances fits in 64 bits.
+  int64_t offset = std::clamp(o.causal_offset, -kMostElements, kMostElements);
+  Request r{{{"causal", o.causal}, {"causal_offset", offset}, {"scale", scale}}, {}};
+  if (o.left >= 0) r.attrs.Set({"left", std::min(o.left, kMostElements)});
+  if (o.right >= 0 && !o.causal) r.attrs.Set({"right", std::min(o.right, kMostElements)});
   if (o.softcap > 0) r.attrs.Set({"softcap", o.softcap});
   if (SdpaBackends::Current() != kAllSdpaBackends) r.attrs.Set({"backends", SdpaBackends::Current()});
   r.Add("mask", o.mask.var());

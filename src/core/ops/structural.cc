@@ -58,11 +58,12 @@ int64_t StepOf(const Node& node) { return node.attrs.IntOr("step", 1); }
 void InferSlice(Node& node) {
   Shape shape = node.inputs[0].shape();
   int64_t &extent = shape[size_t(DimOf(node))], start = node.attrs.Int("start"), length = node.attrs.Int("length");
-  int64_t step = StepOf(node), end = length > 0 ? start + (length - 1) * step + 1 : start;
+  int64_t step = StepOf(node);
   if (step < 1)
     FailAt(node, fmt::format("expected a step >= 1 along dim {} of {}, got {}; Reverse it for steps backwards",
                              DimOf(node), ToString(node.inputs[0]), step));
-  if (start < 0 || length < 0 || end > extent)
+  int64_t most = start < 0 || start >= extent ? 0 : (extent - 1 - start) / step + 1;  // elements from the start on
+  if (start < 0 || start > extent || length < 0 || length > most)
     FailAt(node, fmt::format("expected elements in [0, {}) of dim {} of {}, got a start of {} and a length of {}{}; "
                              "shorten it, or Pad first",
                              extent, DimOf(node), ToString(node.inputs[0]), start, length,
@@ -76,6 +77,9 @@ void InferPad(Node& node) {
   if (low < 0 || high < 0)
     FailAt(node, fmt::format("expected padding >= 0 of dim {} of {}, got {} and {}; Slice removes elements",
                              DimOf(node), ToString(node.inputs[0]), low, high));
+  if (low > kMostElements || high > kMostElements)
+    FailAt(node, fmt::format("expected padding of at most {:.0e} elements of dim {} of {}, got {} and {}; lower it",
+                             double(kMostElements), DimOf(node), ToString(node.inputs[0]), low, high));
   shape[size_t(DimOf(node))] += low + high;
   AddOutput(node, DTypeOf(node), std::move(shape));
 }
@@ -86,6 +90,7 @@ void InferConcat(Node& node) {
     Shape other = node.inputs[i].shape();
     bool fits = other.size() == shape.size() && node.inputs[i].dtype() == DTypeOf(node);
     if (fits) other[dim] = shape[dim] += other[dim];
+    if (std::string fault = ShapeFault(shape); !fault.empty()) FailAt(node, fault);  // before a sum can overflow
     if (!fits || other != shape)
       FailAt(node, fmt::format("expected operands of one dtype that agree in all dims but {}, got {} first and {} as "
                                "operand {}; cast, slice or pad it",
@@ -253,6 +258,8 @@ Var Slice(Var x, int dim, int64_t start, int64_t length, Loc loc) {
                  loc);
 }
 Var StridedSlice(Var x, int dim, int64_t start, int64_t length, int64_t step, Loc loc) {
+  // At most one element has no step, and a large one would overflow the offset of the next element.
+  if (length < 2 && step > 1) step = 1;
   Attrs attrs{{"dim", CheckedDim(x, dim, "slice", loc)}, {"start", start}, {"length", length}, {"step", step}};
   return EmitOne(Op::kSlice, attrs, {x}, loc);
 }

@@ -104,6 +104,8 @@ DTensor DTensor::FromLocal(const Tensor& local, DeviceMesh& mesh, const Placemen
   Site site{"FromLocal", loc};
   const auto& session = EagerScope::Need(mesh, site);
   CheckTensor(local, site);
+  std::string fault = ShapeFault(global);
+  WEFT_CHECK(fault.empty(), fmt::format("{}: {}", ToString(site), fault));
   Sharding sharding = session->Place(placements, global, site);
   Shape extents = ExtentsOf(global, sharding, mesh);
   WEFT_CHECK(local.shape() == extents,

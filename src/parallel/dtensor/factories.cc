@@ -20,10 +20,8 @@ void CheckDefaultDevice(const EagerSession& session, const Site& site) {
 }
 
 void CheckShape(const Shape& shape, const Site& site) {
-  bool good = shape.size() <= size_t(kMaxRank);
-  for (int64_t extent : shape) good &= extent >= 0;
-  WEFT_CHECK(good, fmt::format("{}: expected at most {} dims of extents from 0, got {}", ToString(site), kMaxRank,
-                               ToString(shape)));
+  std::string fault = ShapeFault(shape);
+  WEFT_CHECK(fault.empty(), fmt::format("{}: {}", ToString(site), fault));
 }
 
 // The session and the sharding of a new tensor.

@@ -31,6 +31,11 @@ void CheckLike(const State::Entry& entry, const std::string& name, const Var& va
                                          : std::string("an empty Var")));
 }
 
+void CheckShape(const std::string& name, const Shape& global, const Loc& loc) {
+  std::string fault = ShapeFault(global);
+  WEFT_CHECK(fault.empty(), fmt::format("state at {}: entry {:?}: {}", ToString(loc), name, fault));
+}
+
 // Returns "there is no entry "v"; did you mean "w"?", or with the first entries if none is similar.
 std::string Missing(const std::string& name, const std::map<std::string, State::Entry>& entries) {
   std::vector<std::string> names;
@@ -58,6 +63,7 @@ State::State(State&&) noexcept = default;
 State::Entry& State::Add(const std::string& name, DType dtype, const Shape& global, const Sharding& sharding,
                          bool saved, Loc loc) {
   CheckNew(name, loc);
+  CheckShape(name, global, loc);
   Sharding placed = sharding.num_axes() ? sharding : Sharding(mesh().num_axes());
   return (*entries_)[name] = {global, placed, Tensor::Zeros(dtype, ChunkShape(global, placed, mesh()), *device_),
                               saved};
@@ -74,6 +80,7 @@ void State::AddTogether(std::span<const NewEntry> entries, Loc loc) {
   size_t bytes = 0;
   for (const NewEntry& e : entries) {
     CheckNew(e.name, loc);
+    CheckShape(e.name, e.global, loc);
     shapes.push_back(ChunkShape(e.global, e.sharding, mesh()));
     offsets.push_back(bytes);
     bytes += RoundUpBytes(size_t(NumElements(shapes.back())) * SizeOf(e.dtype), kTogether);

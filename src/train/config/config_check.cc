@@ -95,10 +95,6 @@ void CheckModel(const Config& config, Faults& faults) {
           sizes.rotary_share, sizes.head_dim(), rotated));
 }
 
-// The limit on parameters and on the elements of a tensor. Below it every product of sizes in a step fits in 64 bits:
-// 1e17 elements are 8e17 bytes in f64, and a run holds a few times its parameters.
-constexpr double kMostElements = 1e17;
-
 double Elements(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), 1.0, [](double n, int64_t extent) { return n * double(extent); });
 }
@@ -118,17 +114,17 @@ void CheckSizes(const Config& config, Faults& faults) {
   double parameters = 0;
   for (const Parameter* p : model->Parameters()) parameters += Elements(p->shape());
   faults.Check(
-      parameters <= kMostElements, "model.dim",
+      parameters <= double(kMostElements), "model.dim",
       fmt::format("expected at most {:.0e} parameters, got {:.2g}, of which model.dim = {}, model.layers = {}, "
                   "model.ffn = {} and model.vocab = {} are the factors; lower one of them",
-                  kMostElements, parameters, m.dim, m.layers, m.ffn, m.vocab));
+                  double(kMostElements), parameters, m.dim, m.layers, m.ffn, m.vocab));
   for (const std::string& fault : PatternFaults(config, *model)) faults.lines_.push_back(fault);
   double width = double(std::max({sizes.vocab, m.dim, m.ffn, m.heads * m.context}));
   double step = double(config.train.global_batch) * double(m.context) * width;
-  faults.Check(step <= kMostElements, "train.global_batch",
+  faults.Check(step <= double(kMostElements), "train.global_batch",
                fmt::format("expected tensors of at most {:.0e} elements, got {:.2g} = train.global_batch {} x "
                            "model.context {} x {}, the widest of model.vocab, dim, ffn and heads x context; lower one",
-                           kMostElements, step, config.train.global_batch, m.context, int64_t(width)));
+                           double(kMostElements), step, config.train.global_batch, m.context, int64_t(width)));
 }
 
 void CheckPrecision(const Config& config, Faults& faults) {

@@ -12,6 +12,7 @@
 namespace weft::nn {
 namespace {
 
+constexpr int64_t kMostPlaces = std::numeric_limits<int32_t>::max();
 constexpr int64_t kSizes = 32, kAlignment = 8;  // tensor cores take multiples of 8 elements of 16 bits
 
 void CheckSizes(int64_t batch, int64_t tokens, int64_t groups) {
@@ -19,7 +20,7 @@ void CheckSizes(int64_t batch, int64_t tokens, int64_t groups) {
              fmt::format("packing: expected groups that divide the sequences of a batch, got {} groups of {} sequences "
                          "of {} tokens; add sequences of length 0, or choose another number of groups",
                          groups, batch, tokens));
-  WEFT_CHECK(batch / groups <= std::numeric_limits<int32_t>::max() / tokens,
+  WEFT_CHECK(batch / groups <= kMostPlaces / tokens,
              fmt::format("packing: expected fewer than 2^31 tokens in a group, got {} sequences of {} tokens in {} "
                          "groups; use more groups",
                          batch, tokens, groups));
@@ -62,6 +63,9 @@ Tensor PlacesOf(const Groups& groups, int64_t all, int64_t slots) {
   WEFT_CHECK(slots >= most, fmt::format("packing: expected at least {} slots, because a group has so many real tokens, "
                                         "got {}; take the largest PackedSlots of all ranks",
                                         most, slots));
+  WEFT_CHECK(slots <= kMostPlaces, fmt::format("packing: expected at most {} slots, because a place has 32 bits, got "
+                                               "{}; PackedSlots returns how many are needed",
+                                               kMostPlaces, slots));
   std::vector<double> places;
   places.reserve(groups.size() * size_t(slots));
   for (const auto& group : groups) {
