@@ -4,9 +4,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
+#include "error_of.h"
 #include "parallel/sweep.h"
 #include "parallel/testing.h"
 #include "weft/core/ir/builder.h"
+#include "weft/core/ir/integer_ops.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -78,6 +83,50 @@ TEST(Record, UpdatesThatWriteACastHaveTheParameterAsOperandAndResultZero) {
     });
   }
   EXPECT_EQ(updates, 3) << "adamw, sgd and lion";
+}
+
+// No integer is infinite, so an infinite bound of integers is none.
+TEST(Record, ClampOfIntegersTakesInfiniteBounds) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Tensor x = Tensor::FromDoubles({-5, 0, 5}, DType::kI64, {3});
+  auto clamp = [&](double low, double high) {
+    Graph graph = test::Trace([&] { return test::Traced{{{"y", Clamp(Leaf("x", DType::kI64, {3}), low, high)}}}; });
+    return test::RunOneRank(graph, {{"x"}, {1}}, {{"x", x}}).at("y").ToDoubles();
+  };
+  EXPECT_EQ(clamp(-kInfinity, 3), (std::vector<double>{-5, 0, 3}));
+  EXPECT_EQ(clamp(-3, kInfinity), (std::vector<double>{-3, 0, 5}));
+  EXPECT_EQ(clamp(-kInfinity, kInfinity), x.ToDoubles());
+}
+
+// Kernels compute integers in i64, so a constant that is not one would be cut off.
+TEST(Record, OpsWithAConstantRefuseFractionsForIntegers) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr Op kScalarOps[] = {
+#define WEFT_OP(Name, ...) Op::k##Name,
+      WEFT_SCALAR_OPS(WEFT_OP)
+#undef WEFT_OP
+  };
+  auto error = [](Op op, DType dtype, double k) {
+    return test::ErrorOf([&] {
+      test::Trace([&] {
+        EmitOne(op, {{"k", k}}, {Leaf("x", dtype, {3})}, Loc::current());
+        return test::Traced{};
+      });
+    });
+  };
+  for (Op op : kScalarOps)
+    for (int i = 0; i < kNumDTypes; i++) {
+      DType dtype = DType(i);
+      bool integers = !IsFloating(dtype);
+      SCOPED_TRACE(fmt::format("{} of {}", Name(op), Name(dtype)));
+      for (double k : {0.5, -1.5, 1e-9, 0x1p51 + 0.5, std::nan(""), kInfinity, -kInfinity, 0x1p63, -0x1p64}) {
+        std::string text = error(op, dtype, k);
+        EXPECT_EQ(text.find("cast the operand to a float") != text.npos, integers) << k << " " << text;
+        EXPECT_EQ(text.empty(), !integers) << k << " " << text;
+      }
+      for (double k : {0.0, -0.0, 1.0, -3.0, 0x1p53, 0x1p62, -0x1p63})
+        EXPECT_EQ(error(op, dtype, k).empty(), !integers || TakesIntegers(op)) << k;
+    }
 }
 
 }  // namespace

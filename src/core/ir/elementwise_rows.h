@@ -6,7 +6,7 @@
 //   b gives NaN, except in Sign and Positive. A hidden NaN would leave the loss finite, and the step would be taken.
 // - d/da, d/db: a, b and the result y are Vars. A number is a constant factor, and kNone means no gradient.
 // - lin: 1 if the op is linear: it commutes with a sum over ranks, jointly in its operands.
-// - int: 1 if the op also takes integers and bools, which it computes in i64. The others take floats.
+// - int: 1 if the op also takes integers and bools, which it computes in i64, with a whole k. The others take floats.
 // - domain: the domain from which test samples are drawn.
 #pragma once
 // clang-format off

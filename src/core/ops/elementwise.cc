@@ -1,6 +1,8 @@
 // Records and builders of the elementwise ops, generated from the rows of elementwise_rows.h.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "weft/core/ir/checks.h"
 #include "weft/core/ir/integer_ops.h"
 #include "weft/core/ops/ops.h"
@@ -82,6 +84,16 @@ void InferArithmetic(Node& node) {
   const Var& x = node.inputs[0];
   if (!IsFloating(x.dtype()) && !TakesIntegers(node.op))
     FailAt(node, fmt::format("expected floats, got {}; cast the operand to a float", ToString(x)));
+}
+// Kernels of integers compute in i64, and would cut off a fraction.
+void InferScalar(Node& node) {
+  InferArithmetic(node);
+  const Var& x = node.inputs[0];
+  double k = node.attrs.Float("k");
+  bool whole = k == std::trunc(k) && k >= -0x1p63 && k < 0x1p63;
+  if (!IsFloating(x.dtype()) && !whole)
+    FailAt(node, fmt::format("expected a whole number within 64 bits for {}, got {}; cast the operand to a float",
+                             ToString(x), k));
 }
 void InferCompare(Node& node) {
   CheckSame(node, 0, 1);
@@ -240,6 +252,9 @@ void RegisterElementwise(OpTable& t) {
   WEFT_SCALAR_OPS(WEFT_RECORD)
   WEFT_BINARY_OPS(WEFT_RECORD);
 #undef WEFT_RECORD
+#define WEFT_INFER(Name, ...) t[size_t(Op::k##Name)].infer = InferScalar;
+  WEFT_SCALAR_OPS(WEFT_INFER)
+#undef WEFT_INFER
   t[size_t(Op::kSwiGlu)].fallback = FallbackSwiGlu;
   // These gradients take one pass. The generic rule would multiply by a derivative op and take two.
   t[size_t(Op::kSwiGlu)].grad = GradSwiGluFused;

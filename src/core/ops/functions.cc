@@ -150,8 +150,9 @@ Var Clamp(Var x, std::optional<double> low, std::optional<double> high, Loc loc)
                  "clamp at {}: expected a number as one bound of {} or as both, got {} and {}; infinity bounds nothing",
                  ToString(loc), ToString(x), shown(low), shown(high)));
   LineScope line(loc);
-  if (low) x = ClampMin(x, *low);
-  if (high) x = ClampMax(x, *high);
+  bool integers = !IsFloating(x.dtype());  // no integer is infinite
+  if (low && !(integers && *low == -kInfinity)) x = ClampMin(x, *low);
+  if (high && !(integers && *high == kInfinity)) x = ClampMax(x, *high);
   return x;
 }
 
