@@ -223,6 +223,32 @@ TEST(Grad, OfAProductWithZeros) {
   ExpectCentralDifferences(graph, {{"x", x}}, "a product with zeros");
 }
 
+// d^n/dx^n x^k = k (k-1) ... (k-n+1) x^(k-n), which is 0 from n = k + 1 on, also where x^(k-n) is infinite. All values
+// are exact.
+TEST(Grad, OfWholePowersAtZeroAndBelow) {
+  std::vector<double> at{-3, -1, -0.5, 0, 0.5, 2};
+  for (int k : {0, 1, 2, 3}) {
+    Values got = RunTraced(
+        [&] {
+          Var x = Leaf("x", kF64, {int64_t(at.size())}), y = PowScalar(x, k);
+          test::Traced traced;
+          for (int n = 1; n <= 4; n++) {
+            y = Grad(SumAll(y), std::vector{x})[0];
+            traced.outputs.push_back({std::to_string(n), y});
+          }
+          return traced;
+        },
+        {{"x", Tensor::FromDoubles(at, kF64, {int64_t(at.size())})}});
+    double factor = 1;
+    for (int n = 1; n <= 4; n++) {
+      factor *= k - n + 1;
+      std::vector<double> want;
+      for (double x : at) want.push_back(n > k ? 0 : factor * std::pow(x, k - n));
+      EXPECT_EQ(got.at(std::to_string(n)).ToDoubles(), want) << "k " << k << " order " << n;
+    }
+  }
+}
+
 // d^n/dx^n exp(2x) = 2^n exp(2x), with n nested calls of Grad.
 TEST(Grad, Nests) {
   Values got = RunTraced(

@@ -47,7 +47,7 @@
 #define WEFT_SCALAR_OPS(X)                                                                      \
   X(Scale,     "scale",      1,  1,  a * k,         k,                               kAny)      \
   X(AddScalar, "add_scalar", 0,  1,  a + k,         1.0,                             kAny)      \
-  X(PowScalar, "pow_scalar", 0,  0,  pow(a, k),     Scale(PowScalar(a, k - 1.0), k), kPositive) \
+  X(PowScalar, "pow_scalar", 0,  0,  pow(a, k),     PowDerivative(a, k),             kPositive) \
   X(ClampMin,  "clamp_min",  0,  1,  a < k ? k : a, Mask(Gt(a, Like(a, k)), a),      kAny)      \
   X(ClampMax,  "clamp_max",  0,  1,  a > k ? k : a, Mask(Lt(a, Like(a, k)), a),      kAny)
 

@@ -23,6 +23,9 @@ Var Times(const Var&, NoGradient) { return {}; }
 Var Like(const Var& a, double k) { return Full(k, a.dtype(), {}); }  // a constant that broadcasts
 Var Mask(VarAt condition, const Var& like) { return Cast(condition, like.dtype()); }
 
+// x^0 is 1 everywhere, also at 0, where 0 * x^-1 would be NaN.
+Var PowDerivative(const Var& a, double k) { return k == 0 ? Like(a, 0) : Scale(PowScalar(a, k - 1.0), k); }
+
 // The second derivative of gelu(x) = x/2 (1 + t), t = tanh(u), u = s (x + c x^3) (Hendrycks, Gimpel 2016, tanh form).
 Var GeluSecondDerivative(const Var& a) {
   constexpr double s = 0.7978845608028654, c = 0.044715;
