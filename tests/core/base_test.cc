@@ -5,6 +5,7 @@
 #include <fstream>
 #include <thread>
 
+#include "error_of.h"
 #include "weft/core/base/attrs.h"
 #include "weft/core/base/device.h"
 #include "weft/core/base/error.h"
@@ -96,6 +97,27 @@ TEST(Tensor, ConvertsKeepsAndChecks) {
   EXPECT_THROW(Tensor(whole.buffer(), 8, DType::kF32, {3}), Error);
   EXPECT_EQ(Tensor(whole.buffer(), 8, DType::kF32, {2}).data(), whole.as<float>() + 2);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(whole.data()) % 64, 0u);
+}
+
+TEST(Tensor, ThatIsEmptySaysSo) {
+  const Tensor empty;
+  EXPECT_FALSE(empty.defined());
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"device", [&] { empty.device(); }},
+      {"data", [&] { empty.data(); }},
+      {"as", [&] { empty.as<float>(); }},
+      {"buffer", [&] { empty.buffer(); }},
+      {"Reshaped", [&] { empty.Reshaped({1}); }},
+      {"Clone", [&] { empty.Clone(); }},
+      {"To", [&] { empty.To(CpuRuntime()); }},
+      {"ToDoubles", [&] { empty.ToDoubles(); }},
+      {"Item", [&] { empty.Item(); }},
+  };
+  for (const auto& [name, call] : calls)
+    EXPECT_EQ(
+        test::ErrorOf(call),
+        "tensor: expected a tensor with storage, got an empty Tensor (one that was never assigned); assign it first")
+        << name;
 }
 
 // A file that can be opened but not read is empty. /proc/PID/stat of a process that is ending behaves so; the test uses

@@ -194,6 +194,26 @@ TEST(Errors, NameTheOpTheLineAndWhatWasExpected) {
   for (auto& [want, body] : cases) EXPECT_EQ(ErrorOf(body), want);
 }
 
+TEST(Errors, AnEmptyVarSaysSo) {
+  const Var empty;
+  EXPECT_FALSE(empty.defined());
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"node", [&] { empty.node(); }},
+      {"dtype", [&] { empty.dtype(); }},
+      {"shape", [&] { empty.shape(); }},
+      {"rank", [&] { empty.rank(); }},
+      {"dim", [&] { empty.dim(0); }},
+      {"Item", [&] { empty.Item(); }},
+      {"bool", [&] { static_cast<void>(static_cast<bool>(empty)); }},
+  };
+  for (const auto& [name, call] : calls) {
+    std::string text = test::ErrorOf(call);
+    EXPECT_NE(text.find("empty"), text.npos) << name << " " << text;
+    EXPECT_NE(text.find("(a Var that was never assigned); assign it before this line"), text.npos)
+        << name << " " << text;
+  }
+}
+
 TEST(Errors, AnOpWithoutABuilderSaysSo) {
   EXPECT_EQ(ErrorOf([] { Full(1, DType::kF32, {}); }),
             "ops need a builder: open a BuilderScope of a TraceBuilder, or an EagerScope");

@@ -82,8 +82,6 @@ TEST(DTensorErrors, NameWhatWasExpectedOfTensors) {
               "Randn at dtensor_errors_test.cc:N: expected a floating dtype, got i64");
     EXPECT_EQ(TextOf([&] { DistributeTensor(Tensor::Zeros(DType::kF32, {2}), rank.mesh, {Shard(0)}, {.source = 2}); }),
               "DistributeTensor at dtensor_errors_test.cc:N: expected a source rank in [0, 2) or kOwn, got 2");
-    EXPECT_EQ(TextOf([&] { DTensor().FullTensor(); }),
-              "FullTensor at dtensor_errors_test.cc:N: the DTensor is empty; assign one first");
     EXPECT_EQ(
         TextOf([&] {
           Ones({4, 6}, rank.mesh, {Shard(0)}).Item();
@@ -99,6 +97,28 @@ TEST(DTensorErrors, NameWhatWasExpectedOfTensors) {
               "Grad: operand 0, f32 [3] made at dtensor_errors_test.cc:N, does not require a "
               "gradient; make it with {.requires_grad = true}");
   });
+}
+
+TEST(DTensorErrors, AnEmptyDTensorSaysSo) {
+  const DTensor empty;
+  EXPECT_FALSE(bool(empty));
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"shape", [&] { empty.shape(); }},
+      {"dtype", [&] { empty.dtype(); }},
+      {"mesh", [&] { empty.mesh(); }},
+      {"placements", [&] { empty.placements(); }},
+      {"requires_grad", [&] { empty.requires_grad(); }},
+      {"ToLocal", [&] { empty.ToLocal(); }},
+      {"Storage", [&] { empty.Storage(); }},
+      {"FullTensor", [&] { empty.FullTensor(); }},
+      {"Redistribute", [&] { empty.Redistribute({Replicate()}); }},
+      {"Item", [&] { empty.Item(); }},
+      {"Detach", [&] { empty.Detach(); }},
+  };
+  for (const auto& [name, call] : calls)
+    EXPECT_EQ(TextOf(call),
+              fmt::format("{} at dtensor_errors_test.cc:N: the DTensor is empty; assign one first", name));
+  EXPECT_EQ(TextOf([&] { Exp(empty); }), "Var(DTensor): the DTensor is empty; assign one first");
 }
 
 TEST(DTensorErrors, RanksThatPassOtherShapesAreNamed) {

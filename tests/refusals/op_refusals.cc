@@ -65,6 +65,8 @@ const std::vector<Refusal> kRefusals = {
     {"and", "integers", {"i64 [3]"}, [] { And(I64({3}), I64({3})); }},
     {"select", "a condition of numbers", {"bool [3]", "f32 [3]"}, [] { Select(F32({3}), F32({3}), F32({3})); }},
     {"exp", "an empty operand", {}, [] { Exp(Var()); }},
+    {"cast", "an empty operand", {}, [] { Cast(Var(), DType::kF32); }},
+    {"div", "an empty operand", {}, [] { Var() / 2.0; }},
     {"einsum", "no equation", {"f32 [3, 4]", "\"ab\""}, [] { Einsum("ab", F32({3, 4}), F32({4, 5})); }},
     {"einsum", "extents that differ", {"f32 [3, 4]", "f32 [5, 6]", "'b'"}, [] { Einsum("ab,bc->ac", F32({3, 4}), F32({5, 6})); }},
     {"einsum", "a label in one operand only", {"'b'"}, [] { Einsum("ab,ac->ac", F32({3, 4}), F32({3, 5})); }},

@@ -18,6 +18,10 @@ Tensor::Tensor(BufferPtr buffer, size_t byte_offset, DType dtype, Shape shape)
                          Name(dtype_), bytes(), byte_offset_, buffer_->bytes()));
 }
 
+void Tensor::FailEmpty() {
+  Fail("tensor: expected a tensor with storage, got an empty Tensor (one that was never assigned); assign it first");
+}
+
 Tensor Tensor::Empty(DType dtype, Shape shape, DeviceRuntime& device) {
   CheckShape(shape);
   size_t bytes = size_t(NumElements(shape)) * SizeOf(dtype);
@@ -48,7 +52,7 @@ Tensor Tensor::FromDoubles(std::span<const double> values, DType dtype, Shape sh
 }
 
 Tensor Tensor::Clone() const {
-  Tensor t = Empty(dtype_, shape_, buffer_->runtime());
+  Tensor t = Empty(dtype_, shape_, buffer()->runtime());
   buffer_->runtime().Copy(t.data(), data(), bytes());
   return t;
 }
@@ -56,7 +60,7 @@ Tensor Tensor::Clone() const {
 Tensor Tensor::To(DeviceRuntime& device) const {
   Tensor t = Empty(dtype_, shape_, device);
   // A device runtime can copy to and from the host, so the side that is not the CPU does the copy.
-  DeviceRuntime& copier = device.device().kind == DeviceKind::kCpu ? buffer_->runtime() : device;
+  DeviceRuntime& copier = device.device().kind == DeviceKind::kCpu ? buffer()->runtime() : device;
   copier.Copy(t.data(), data(), bytes());
   copier.Synchronize();
   return t;

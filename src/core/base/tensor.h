@@ -30,18 +30,23 @@ class Tensor {
   bool defined() const { return buffer_ != nullptr; }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
-  Device device() const { return buffer_->device(); }
+  Device device() const { return buffer()->device(); }
   int64_t num_elements() const { return NumElements(shape_); }
   size_t bytes() const { return size_t(num_elements()) * SizeOf(dtype_); }
-  void* data() const { return static_cast<char*>(buffer_->data()) + byte_offset_; }
-  const BufferPtr& buffer() const { return buffer_; }
+  void* data() const { return static_cast<char*>(buffer()->data()) + byte_offset_; }
+  // Throws Error if the tensor is empty, as do all functions that need the storage.
+  const BufferPtr& buffer() const {
+    if (!buffer_) [[unlikely]]
+      FailEmpty();
+    return buffer_;
+  }
   template <class T>
   T* as() const {
     return static_cast<T*>(data());
   }
 
   Tensor Reshaped(Shape shape) const {
-    return Tensor(buffer_, byte_offset_, dtype_, std::move(shape));
+    return Tensor(buffer(), byte_offset_, dtype_, std::move(shape));
   }                                        // shares the storage
   Tensor Clone() const;                    // a copy in its own buffer, on the same device
   Tensor To(DeviceRuntime& device) const;  // a copy on that device; returns when the copy is done
@@ -49,6 +54,8 @@ class Tensor {
   double Item() const;                     // the value of a one-element tensor; throws Error for any other
 
  private:
+  [[noreturn]] static void FailEmpty();  // not inline, so a check costs its caller only one branch
+
   BufferPtr buffer_;
   size_t byte_offset_ = 0;
   DType dtype_ = DType::kF32;

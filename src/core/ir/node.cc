@@ -2,6 +2,10 @@
 
 namespace weft {
 
+void Var::FailEmpty() {
+  Fail("expected a value, got an empty one (a Var that was never assigned); assign it before this line");
+}
+
 int64_t Var::dim(int i) const { return shape()[size_t(NormalizeDim(i, rank(), "dim"))]; }
 
 const char* Name(Phase phase) {

@@ -34,7 +34,12 @@ class Var {
   // The value of a tensor of one element, on every rank. The same holds of it.
   double Item(Loc loc = Loc::current()) const;
 
-  Node& node() const { return *node_; }
+  // Throws Error if the Var is empty, as do the functions below that read the node.
+  Node& node() const {
+    if (!node_) [[unlikely]]
+      FailEmpty();
+    return *node_;
+  }
   const std::shared_ptr<Node>& node_ptr() const { return node_; }
   int index() const { return index_; }
   DType dtype() const;
@@ -44,6 +49,8 @@ class Var {
   bool operator==(const Var& o) const { return node_ == o.node_ && index_ == o.index_; }
 
  private:
+  [[noreturn]] static void FailEmpty();  // not inline, so a check costs its caller only one branch
+
   std::shared_ptr<Node> node_;
   int index_ = 0;
 };
@@ -74,8 +81,8 @@ struct Node {
   ~Node();  // releases long chains of inputs without recursion
 };
 
-inline DType Var::dtype() const { return node_->outputs[size_t(index_)].dtype; }
-inline const Shape& Var::shape() const { return node_->outputs[size_t(index_)].shape; }
+inline DType Var::dtype() const { return node().outputs[size_t(index_)].dtype; }
+inline const Shape& Var::shape() const { return node().outputs[size_t(index_)].shape; }
 
 // A Var with the source line that wrote it: the parameter type of ops, because operators cannot have default
 // arguments. Any type that converts to Var, such as DTensor, converts to it.

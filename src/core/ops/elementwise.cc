@@ -232,10 +232,17 @@ Var Select(VarAt condition, VarAt a, VarAt b) {
   Align({&condition.var, &a.var, &b.var}, condition.loc);
   return EmitOne(Op::kSelect, {}, {condition.var, a.var, b.var}, condition.loc);
 }
-Var operator/(VarAt a, double k) { return Div(a, {Full(k, a.var.dtype(), {}, a.loc), a.loc}); }
-Var operator/(double k, VarAt a) { return Div({Full(k, a.var.dtype(), {}, a.loc), a.loc}, a); }
+Var operator/(VarAt a, double k) {
+  CheckAssigned(a.var, "div", a.loc);
+  return Div(a, {Full(k, a.var.dtype(), {}, a.loc), a.loc});
+}
+Var operator/(double k, VarAt a) {
+  CheckAssigned(a.var, "div", a.loc);
+  return Div({Full(k, a.var.dtype(), {}, a.loc), a.loc}, a);
+}
 
 Var Cast(VarAt a, DType dtype) {
+  CheckAssigned(a.var, "cast", a.loc);
   return a.var.dtype() == dtype ? a.var : EmitOne(Op::kCast, {{"dtype", int(dtype)}}, {a.var}, a.loc);
 }
 Var StopGradient(VarAt a) { return EmitOne(Op::kStopGradient, {}, {a.var}, a.loc); }

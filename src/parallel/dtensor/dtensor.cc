@@ -138,10 +138,33 @@ void DTensor::CheckDefined(const Site& site) const {
   WEFT_CHECK(session_, fmt::format("{}: the DTensor is empty; assign one first", ToString(site)));
 }
 
-const Sharding& DTensor::placements() const { return session_->builder().ShardingOf(var_); }
+const Shape& DTensor::shape(Loc loc) const {
+  CheckDefined({"shape", loc});
+  return var_.shape();
+}
 
-Tensor DTensor::Storage() const {
-  CheckDefined({"Storage", Loc::current()});
+DType DTensor::dtype(Loc loc) const {
+  CheckDefined({"dtype", loc});
+  return var_.dtype();
+}
+
+DeviceMesh& DTensor::mesh(Loc loc) const {
+  CheckDefined({"mesh", loc});
+  return session_->mesh();
+}
+
+const Sharding& DTensor::placements(Loc loc) const {
+  CheckDefined({"placements", loc});
+  return session_->builder().ShardingOf(var_);
+}
+
+bool DTensor::requires_grad(Loc loc) const {
+  CheckDefined({"requires_grad", loc});
+  return var_.node().requires_grad;
+}
+
+Tensor DTensor::Storage(Loc loc) const {
+  CheckDefined({"Storage", loc});
   return session_->builder().ToLocal(var_, placements());
 }
 

@@ -40,17 +40,18 @@ class DTensor {
   static DTensor Of(const Var& value, Loc loc = Loc::current());
 
   explicit operator bool() const { return session_ != nullptr; }
-  const Shape& shape() const { return var_.shape(); }  // global
-  DType dtype() const { return var_.dtype(); }
-  DeviceMesh& mesh() const { return session_->mesh(); }
-  const Sharding& placements() const;  // an axis with one rank is Replicate
-  bool requires_grad() const { return var_.node().requires_grad; }
+  // These throw Error if the DTensor is empty.
+  const Shape& shape(Loc loc = Loc::current()) const;  // global
+  DType dtype(Loc loc = Loc::current()) const;
+  DeviceMesh& mesh(Loc loc = Loc::current()) const;
+  const Sharding& placements(Loc loc = Loc::current()) const;  // an axis with one rank is Replicate
+  bool requires_grad(Loc loc = Loc::current()) const;
 
   // Returns the elements that this rank holds, without padding. On Partial axes it returns this rank's term. Shares
   // storage if the chunk has no padding.
   Tensor ToLocal(Loc loc = Loc::current()) const;
   // Returns this rank's chunk, padded to the capacity of its placement, as compiled functions take it. Shares storage.
-  Tensor Storage() const;
+  Tensor Storage(Loc loc = Loc::current()) const;
   // Returns the whole value, on every rank.
   Tensor FullTensor(Loc loc = Loc::current()) const;
   // Returns the same value in other placements, converted by the steps of PlanTransitions (core/transforms/rules.h).
