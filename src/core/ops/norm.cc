@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
@@ -22,6 +24,9 @@ void CheckWeight(const Node& node, size_t i) {
 void InferForward(Node& node) {
   for (size_t i = 1; i < node.inputs.size(); i++) CheckWeight(node, i);
   const Var& x = node.inputs[0];
+  double eps = node.attrs.Float("eps");
+  if (!(eps >= 0) || std::isinf(eps))
+    FailAt(node, fmt::format("expected a finite eps >= 0 for {}, got {}; 1e-5 is usual", ToString(x), eps));
   AddOutput(node, x.dtype(), x.shape());
   if (node.op == Op::kLayerNorm) AddOutput(node, Acc(node), Rows(x));
   AddOutput(node, Acc(node), Rows(x));

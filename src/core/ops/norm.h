@@ -7,7 +7,7 @@ namespace weft {
 class Var;
 
 // RmsNorm        (x [..., C], weight [C]); eps -> y [..., C], rstd [...]
-//                rstd = 1 / sqrt(mean(x^2) + eps), y = x * rstd * weight
+//                rstd = 1 / sqrt(mean(x^2) + eps), y = x * rstd * weight, eps >= 0
 // RmsNormGrad    (x, weight, rstd, dy) -> dx [..., C], dweight [C]
 // LayerNorm      (x [..., C], weight [C], bias [C]); eps -> y, mean [...], rstd [...]
 //                y = (x - mean) * rstd * weight + bias
