@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "weft/core/ir/checks.h"
 #include "weft/core/ir/integer_ops.h"
@@ -234,11 +235,13 @@ Var Select(VarAt condition, VarAt a, VarAt b) {
 }
 Var operator/(VarAt a, double k) {
   CheckAssigned(a.var, "div", a.loc);
-  return Div(a, {Full(k, a.var.dtype(), {}, a.loc), a.loc});
+  VarAt divisor{Full(k, a.var.dtype(), {}, a.loc), a.loc};
+  return Div(std::move(a), std::move(divisor));
 }
 Var operator/(double k, VarAt a) {
   CheckAssigned(a.var, "div", a.loc);
-  return Div({Full(k, a.var.dtype(), {}, a.loc), a.loc}, a);
+  VarAt dividend{Full(k, a.var.dtype(), {}, a.loc), a.loc};
+  return Div(std::move(dividend), std::move(a));
 }
 
 Var Cast(VarAt a, DType dtype) {
