@@ -16,7 +16,7 @@
 
 namespace weft {
 
-// What signals do to the ranks, and whether rank 0 reads stdin.
+// What a signal does to the ranks of a command.
 enum class RankControl : uint8_t {
   kEnd,       // a signal ends them
   kStop,      // SIGTERM, SIGINT and SIGUSR1 ask them to stop

@@ -12,7 +12,7 @@ namespace weft {
 // tensor lacks.
 std::vector<std::string> PatternFaults(const Config& config, Model& model);
 // Returns the fault of rows of parallel.plan that contradict each other on the config's mesh, with its position, or "".
-// Requires a resolved mesh. Traces and shards a step, which takes milliseconds for small models.
+// Requires a resolved mesh. Traces and shards a step, which takes milliseconds, and only for a config with rows.
 std::string RowsInConflict(const Config& config);
 // Returns one line, in the form of UnusedKeys, per row of parallel.plan that names a parameter which no matching
 // module has. For example, a head tied to the embedding has no weight of its own.
