@@ -34,8 +34,7 @@ struct GradKVShape {
   static constexpr int kRowValues = 2 * kQueries * int(sizeof(float) / sizeof(Element));
   static constexpr int kAlignment = int(Warp::kTileAlignment / sizeof(Element));
   static constexpr int kStage = 2 * Queries::kElements + (kRowValues + kAlignment - 1) / kAlignment * kAlignment;
-  static constexpr size_t kTileBytes = (2 * Keys::kElements + kStages * kStage) * sizeof(Element);
-  static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kQueries);
+  static constexpr size_t kSharedBytes = (2 * Keys::kElements + kStages * kStage) * sizeof(Element);
   using Ruled = RuledScores<Warp, kQueries, Warp::kRows, true>;
   static constexpr size_t kRuledBytes = kSharedBytes + Warps * Ruled::kBytes;  // of shared memory with options
   template <class Rules>
@@ -169,7 +168,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
   extern __shared__ __align__(1024) unsigned char shared[];
   Keys k_tile{reinterpret_cast<Element*>(shared)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
   int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;
-  Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(Shape::kQueries));
+  Warp warp;
   GradKVBlock<Shape> block(z, v_tile.data + Keys::kElements, warp_row);
   int b = block.b, g = block.g, first = block.first, rows = block.rows, column = block.column;
   k_tile.template Fetch<kThreads>(k.At<const Element>(b, first, g), k.row, rows, z.D, z.wide);
@@ -213,8 +212,7 @@ struct GradQShape {
   static constexpr int kThreads = 32 * Warps, kQueries = Warp::kRows * Warps;
   using Queries = typename Warp::template Tile<kQueries, D>;
   using Keys = typename Warp::template Tile<kKeys, D>;
-  static constexpr size_t kTileBytes = (2 * Queries::kElements + 2 * kStages * Keys::kElements) * sizeof(Element);
-  static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kKeys);
+  static constexpr size_t kSharedBytes = (2 * Queries::kElements + 2 * kStages * Keys::kElements) * sizeof(Element);
   using Ruled = RuledScores<Warp, Warp::kRows, kKeys, false>;
   static constexpr size_t kRuledBytes = kSharedBytes + Warps * Ruled::kBytes;  // of shared memory with options
   template <class Rules>
@@ -319,7 +317,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
   extern __shared__ __align__(1024) unsigned char shared[];
   Queries q_tile{reinterpret_cast<Element*>(shared)}, dout_tile{q_tile.data + Queries::kElements};  // [kQueries, D]
   int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;
-  Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(Shape::kKeys));
+  Warp warp;
   GradQBlock<Shape> block(z, dout_tile.data + Queries::kElements, warp_row);
   int b = block.b, h = block.h, first = block.first, rows = block.rows;
   q_tile.template Fetch<kThreads>(q.At<const Element>(b, first, h), q.row, rows, z.D, z.wide);

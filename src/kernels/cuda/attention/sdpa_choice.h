@@ -9,7 +9,7 @@ namespace weft::cuda {
 extern const SdpaKernels kCudnnSdpa;
 // Returns the version of the cuDNN that the process has opened, "9.19.0", or "none".
 std::string CudnnVersion();
-// flash: sdpa.cu and sdpa_grad.cu for bf16 and f16; sdpa_tf32.cu for f32 if products may round their operands,
+// flash: sdpa.cu and sdpa_grad.cu for bf16 and f16; sdpa_tf32.cu for f32 if products may round their operands to TF32,
 // otherwise sdpa_f32.cu. The functions *SharedBytes return the bytes of shared memory that a block needs for a head
 // size, without or with options.
 void SdpaHalf(const KernelCall& call);

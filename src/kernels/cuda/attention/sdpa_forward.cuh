@@ -22,8 +22,7 @@ struct ForwardShape {
   static constexpr int kQueries = Warp::kRows * kWarps;
   using Queries = typename Warp::template Tile<kQueries, D>;
   using Keys = typename Warp::template Tile<kKeys, D>;
-  static constexpr size_t kTileBytes = (Queries::kElements + 2 * kStages * Keys::kElements) * sizeof(Element);
-  static constexpr size_t kSharedBytes = kTileBytes + kWarps * Warp::ScratchBytes(kKeys);
+  static constexpr size_t kSharedBytes = (Queries::kElements + 2 * kStages * Keys::kElements) * sizeof(Element);
   using Ruled = RuledScores<Warp, Warp::kRows, kKeys, false>;
   static constexpr size_t kRuledBytes = kSharedBytes + kWarps * Ruled::kBytes;  // of shared memory with options
 };
@@ -229,7 +228,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   extern __shared__ __align__(1024) unsigned char shared[];
   typename Shape::Queries q_tile{reinterpret_cast<Element*>(shared)};  // [kQueries, D]
   int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;
-  Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(Shape::kKeys));
+  Warp warp;
   ForwardBlock<Shape, Rules> block(z, k, v, q_tile.data + q_tile.kElements, warp_row);
   q_tile.template Fetch<Shape::kThreads>(q.At<const Element>(block.b, block.first, block.h), q.row, block.rows, z.D,
                                          z.wide);

@@ -1,5 +1,5 @@
-// A warp's share of the products of flash attention on the tensor cores, by mma.sync: 16-bit floats, and f32 rounded to
-// TF32. Requires compute capability 8.0 or newer.
+// A warp's share of the products of flash attention on the tensor cores, by mma.sync: 16-bit floats, and f32 as TF32 or
+// as sums of two TF32. Requires compute capability 8.0 or newer.
 //
 // mma.m16n8k16: C [16, 8] += A [16, 16] B [16, 8]. Lane l has row l / 4 and columns 2 (l % 4) and 2 (l % 4) + 1 of
 // every 8 x 8 piece.
@@ -19,11 +19,14 @@
 namespace weft::cuda {
 
 struct TF32 {};  // products of f32 elements, rounded to 11 significant bits
+// Products of f32 elements, each as the sum of two TF32, x = top + rest, with an error of at most 2^-23 of x. A product
+// is rest * top + top * rest + top * top. It omits rest * rest, which is below 2^-24 of it (Ootomo and Yokota 2022).
+struct TwoTF32 {};
 
 template <class T>
 concept HalfFloat = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
 template <class T>
-concept TensorCoreFloat = HalfFloat<T> || std::is_same_v<T, TF32>;
+concept TensorCoreFloat = HalfFloat<T> || std::is_same_v<T, TF32> || std::is_same_v<T, TwoTF32>;
 
 __device__ __forceinline__ void LoadMatrices(const void* at, uint32_t (&r)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -74,6 +77,60 @@ __device__ __forceinline__ uint32_t RoundTf32(float x) {
   return y;
 }
 
+// N registers of a factor, as products take them.
+template <TensorCoreFloat T, int N>
+struct Factor {
+  uint32_t top[N];
+
+  // Turns registers as they were loaded into those that products take.
+  __device__ __forceinline__ void Prepare() {
+    if constexpr (!HalfFloat<T>)
+#pragma unroll
+      for (uint32_t& x : top) x = RoundTf32(__uint_as_float(x));
+  }
+};
+template <int N>
+struct Factor<TwoTF32, N> {
+  uint32_t top[N], rest[N];
+
+  // The top is rounded by integer operations, of which a multiprocessor does four times as many as of conversions. The
+  // product truncates the rest, which has 12 bits of any sign, to 11.
+  __device__ __forceinline__ void Prepare() {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      float x = __uint_as_float(top[i]);
+      top[i] = (top[i] + 0x1000u) & 0xffffe000u;
+      rest[i] = __float_as_uint(x - __uint_as_float(top[i]));
+    }
+  }
+};
+
+// Sums [16 M, 8 N] of a lane.
+template <int M, int N>
+__device__ __forceinline__ void ClearSums(float (&c)[M][N][4]) {
+#pragma unroll
+  for (int i = 0; i < M * N * 4; i++) c[i / 4 / N][i / 4 % N][i % 4] = 0;
+}
+// Adds to columns 8 n and on.
+template <int M, int N, int NC>
+__device__ __forceinline__ void AddSums(const float (&from)[M][N][4], int n, float (&to)[M][NC][4]) {
+#pragma unroll
+  for (int i = 0; i < M * N * 4; i++) to[i / 4 / N][n + i / 4 % N][i % 4] += from[i / 4 / N][i / 4 % N][i % 4];
+}
+
+// The sums of products with a rest, of which only TwoTF32 has any. They are apart from those of
+// tops, which are 2^11 times as large, because tensor cores truncate a sum with each product that they add to it.
+template <TensorCoreFloat T, int M, int N>
+struct RestSums {
+  __device__ __forceinline__ void AddTo(float (&)[M][N][4]) const {}
+};
+template <int M, int N>
+struct RestSums<TwoTF32, M, N> {
+  float c[M][N][4];
+  __device__ __forceinline__ RestSums() { ClearSums(c); }
+  __device__ __forceinline__ void AddTo(float (&to)[M][N][4]) const { AddSums(c, 0, to); }
+};
+
 // Packs two floats, the first in the low half.
 template <HalfFloat T>
 __device__ __forceinline__ uint32_t PackPair(float first, float second) {
@@ -96,14 +153,12 @@ struct TensorCoreWarp {
   static constexpr int kTerms = HalfFloat<T> ? 16 : 8;       // terms of a sum per instruction
   static constexpr int kUnit = kTerms / 2;                   // elements in 16 bytes, a row of what ldmatrix loads
   static constexpr int Blocks(int columns) { return columns / 8; }
-  static constexpr size_t ScratchBytes(int) { return 0; }
   static constexpr bool kTogether = false;  // whether all warps take part in every step
   static constexpr size_t kTileAlignment = 16;
   template <int Rows, int Columns>
   using Tile = SharedTile<Element, Rows, Columns>;
   using Narrow = TensorCoreWarp<T, 1>;  // the same with 16 rows
 
-  explicit __device__ TensorCoreWarp(void*) {}
   static __device__ __forceinline__ int FirstRow() { return Lane() / 4; }
   static __device__ __forceinline__ int FirstColumn() { return Lane() % 4 * 2; }
   static constexpr __device__ int Row(int m, int half) { return m * 16 + half * 8; }
@@ -124,27 +179,25 @@ struct TensorCoreWarp {
   // Computes c [kRows, columns] = X Y^T over K columns, with rows [x_row, x_row + kRows) of X and all rows of Y.
   template <int K, int N, class X, class Y>
   __device__ __forceinline__ void MultiplyTransposed(const X& x, int x_row, const Y& y, float (&c)[M][N][4]) const {
-    Clear(c);
+    RestSums<T, M, N> rests;
+    ClearSums(c);
 #pragma unroll
     for (int k = 0; k < K; k += kTerms) {
-      uint32_t a[M][4];
+      Factor<T, 4> a[M];
 #pragma unroll
       for (int m = 0; m < M; m++) {
-        LoadMatrices(x.At(x_row + m * 16 + Lane() % 16, k + Lane() / 16 * kUnit), a[m]);
-        Round(a[m]);
+        LoadMatrices(x.At(x_row + m * 16 + Lane() % 16, k + Lane() / 16 * kUnit), a[m].top);
+        a[m].Prepare();
       }
 #pragma unroll
       for (int n = 0; n < N / 2; n++) {
-        uint32_t b[4];  // two B: the first 8 rows of Y are the columns of b[0], b[1]
-        LoadMatrices(y.At(n * 16 + Lane() % 8 + Lane() / 16 * 8, k + Lane() / 8 % 2 * kUnit), b);
-        Round(b);
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-          Mma<T>(c[m][2 * n], a[m], b[0], b[1]);
-          Mma<T>(c[m][2 * n + 1], a[m], b[2], b[3]);
-        }
+        Factor<T, 4> b;  // two B: the first 8 rows of Y are the columns of the first
+        LoadMatrices(y.At(n * 16 + Lane() % 8 + Lane() / 16 * 8, k + Lane() / 8 % 2 * kUnit), b.top);
+        b.Prepare();
+        AddProducts(a, b, 2 * n, c, rests);
       }
     }
+    rests.AddTo(c);
   }
 
   // Computes c [kRows, columns] += P Y with columns [column, ...) of Y. P [kRows, Y's rows] comes from registers and is
@@ -152,20 +205,30 @@ struct TensorCoreWarp {
   template <int N, int NC, class Y>
   __device__ __forceinline__ void Multiply(const float (&p)[M][N][4], const Y& y, int column,
                                            float (&c)[M][NC][4]) const {
+    constexpr int kSteps = N * 8 / kTerms;
+    if constexpr (std::is_same_v<T, TwoTF32>) {
+      // Tensor cores would truncate c, which gets many such products. So each begins at zero and is added outside of
+      // them.
+      Factor<T, 4> a[kSteps][M];
 #pragma unroll
-    for (int k = 0; k < N * 8 / kTerms; k++) {
-      uint32_t a[M][4];
+      for (int k = 0; k < kSteps; k++) TakeFactor(p, k, a[k]);
 #pragma unroll
-      for (int m = 0; m < M; m++) {
-        if constexpr (HalfFloat<T>)
-          a[m][0] = PackPair<T>(p[m][2 * k][0], p[m][2 * k][1]), a[m][1] = PackPair<T>(p[m][2 * k][2], p[m][2 * k][3]),
-          a[m][2] = PackPair<T>(p[m][2 * k + 1][0], p[m][2 * k + 1][1]),
-          a[m][3] = PackPair<T>(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
-        else
-          a[m][0] = RoundTf32(p[m][k][0]), a[m][1] = RoundTf32(p[m][k][2]), a[m][2] = RoundTf32(p[m][k][1]),
-          a[m][3] = RoundTf32(p[m][k][3]);
+      for (int n = 0; n < NC; n += kWide) {
+        float sums[M][kWide][4];
+        RestSums<T, M, kWide> rests;
+        ClearSums(sums);
+#pragma unroll
+        for (int k = 0; k < kSteps; k++) MultiplyWide(a[k], y, k * kTerms, column + n * 8, 0, sums, rests);
+        rests.AddTo(sums);
+        AddSums(sums, n, c);
       }
-      MultiplyRows(a, y, k * kTerms, column, c);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kSteps; k++) {
+        Factor<T, 4> a[M];
+        TakeFactor(p, k, a);
+        MultiplyRows(a, y, k * kTerms, column, c);
+      }
     }
   }
 
@@ -174,13 +237,14 @@ struct TensorCoreWarp {
   template <int K, int NC, class X, class Y>
   static __device__ __forceinline__ void MultiplyLeftTransposed(const X& x, int x_column, const Y& y, int column,
                                                                 float (&c)[M][NC][4]) requires HalfFloat<T> {
-    Clear(c);
+    ClearSums(c);
 #pragma unroll
     for (int k = 0; k < K; k += kTerms) {
-      uint32_t a[M][4];
+      Factor<T, 4> a[M];
 #pragma unroll
       for (int m = 0; m < M; m++)
-        LoadMatricesTransposed(x.At(k + Lane() % 8 + Lane() / 16 * 8, x_column + m * 16 + Lane() / 8 % 2 * 8), a[m]);
+        LoadMatricesTransposed(x.At(k + Lane() % 8 + Lane() / 16 * 8, x_column + m * 16 + Lane() / 8 % 2 * 8),
+                               a[m].top);
       MultiplyRows(a, y, k, column, c);
     }
   }
@@ -211,50 +275,74 @@ struct TensorCoreWarp {
   }
 
  private:
+  static constexpr int kWide = 4;  // blocks of columns that a lane loads at once
+
+  // Computes c[m][n + i] += A[m] B[i] for two B of two registers each.
   template <int N>
-  static __device__ __forceinline__ void Clear(float (&c)[M][N][4]) {
+  static __device__ __forceinline__ void AddProducts(const Factor<T, 4> (&a)[M], const Factor<T, 4>& b, int n,
+                                                     float (&c)[M][N][4], RestSums<T, M, N>& rests) {
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
-      for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) c[m][n][e] = 0;
+      for (int i = 0; i < 2; i++) {
+        if constexpr (std::is_same_v<T, TwoTF32>) {
+          Mma<T>(rests.c[m][n + i], a[m].rest, b.top[2 * i], b.top[2 * i + 1]);
+          Mma<T>(rests.c[m][n + i], a[m].top, b.rest[2 * i], b.rest[2 * i + 1]);
+        }
+        Mma<T>(c[m][n + i], a[m].top, b.top[2 * i], b.top[2 * i + 1]);
+      }
   }
-  static __device__ __forceinline__ void Round(uint32_t (&r)[4]) {
-    if constexpr (!HalfFloat<T>)
+
+  // Takes the columns of P of one step as a left factor.
+  template <int N>
+  static __device__ __forceinline__ void TakeFactor(const float (&p)[M][N][4], int k, Factor<T, 4> (&a)[M]) {
 #pragma unroll
-      for (uint32_t& x : r) x = RoundTf32(__uint_as_float(x));
+    for (int m = 0; m < M; m++) {
+      uint32_t(&to)[4] = a[m].top;
+      if constexpr (HalfFloat<T>)
+        to[0] = PackPair<T>(p[m][2 * k][0], p[m][2 * k][1]), to[1] = PackPair<T>(p[m][2 * k][2], p[m][2 * k][3]),
+        to[2] = PackPair<T>(p[m][2 * k + 1][0], p[m][2 * k + 1][1]),
+        to[3] = PackPair<T>(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
+      else
+        to[0] = __float_as_uint(p[m][k][0]), to[1] = __float_as_uint(p[m][k][2]), to[2] = __float_as_uint(p[m][k][1]),
+        to[3] = __float_as_uint(p[m][k][3]);
+      a[m].Prepare();
+    }
+  }
+
+  // Computes columns [8 n, 8 n + 32) of c += A Y', where Y' is rows [row, row + kTerms) of Y from `column` on. The
+  // columns of one B lie 4 apart, so that a lane loads its column of all four B at once.
+  template <int N, class Y>
+  static __device__ __forceinline__ void MultiplyWide(const Factor<T, 4> (&a)[M], const Y& y, int row, int column,
+                                                      int n, float (&c)[M][N][4], RestSums<T, M, N>& rests) {
+    const float* from = y.At(row + Lane() % 4 * 2, column + Lane() / 4 * 4);
+    Pack<float, 4> first = *reinterpret_cast<const Pack<float, 4>*>(from),
+                   second = *reinterpret_cast<const Pack<float, 4>*>(from + Y::kPitch);
+#pragma unroll
+    for (int i = 0; i < kWide; i += 2) {
+      Factor<T, 4> b;
+      b.top[0] = __float_as_uint(first.v[i]), b.top[1] = __float_as_uint(second.v[i]);
+      b.top[2] = __float_as_uint(first.v[i + 1]), b.top[3] = __float_as_uint(second.v[i + 1]);
+      b.Prepare();
+      AddProducts(a, b, n + i, c, rests);
+    }
   }
 
   // Computes c += A Y', where Y' is rows [row, row + kTerms) of Y.
   template <int NC, class Y>
-  static __device__ __forceinline__ void MultiplyRows(const uint32_t (&a)[M][4], const Y& y, int row, int column,
-                                                      float (&c)[M][NC][4]) {
+  static __device__ __forceinline__ void MultiplyRows(const Factor<T, 4> (&a)[M], const Y& y, int row, int column,
+                                                      float (&c)[M][NC][4]) requires(!std::is_same_v<T, TwoTF32>) {
+    RestSums<T, M, NC> rests;  // none
     if constexpr (HalfFloat<T>) {
 #pragma unroll
       for (int n = 0; n < NC / 2; n++) {
-        uint32_t b[4];  // two B: the first 8 columns are b[0], b[1]
-        LoadMatricesTransposed(y.At(row + Lane() % 16, column + n * 16 + Lane() / 16 * 8), b);
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-          Mma<T>(c[m][2 * n], a[m], b[0], b[1]);
-          Mma<T>(c[m][2 * n + 1], a[m], b[2], b[3]);
-        }
+        Factor<T, 4> b;  // two B of 8 columns each
+        LoadMatricesTransposed(y.At(row + Lane() % 16, column + n * 16 + Lane() / 16 * 8), b.top);
+        AddProducts(a, b, 2 * n, c, rests);
       }
     } else {
 #pragma unroll
-      for (int n = 0; n < NC; n += 4) {
-        // Four B of 8 columns each. The columns of one B lie 4 apart, so a lane loads its column of all four at once.
-        const float* from = y.At(row + Lane() % 4 * 2, column + n * 8 + Lane() / 4 * 4);
-        Pack<float, 4> first = *reinterpret_cast<const Pack<float, 4>*>(from),
-                       second = *reinterpret_cast<const Pack<float, 4>*>(from + Y::kPitch);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-          uint32_t b0 = RoundTf32(first.v[i]), b1 = RoundTf32(second.v[i]);
-#pragma unroll
-          for (int m = 0; m < M; m++) Mma<T>(c[m][n + i], a[m], b0, b1);
-        }
-      }
+      for (int n = 0; n < NC; n += kWide) MultiplyWide(a, y, row, column + n * 8, n, c, rests);
     }
   }
 };

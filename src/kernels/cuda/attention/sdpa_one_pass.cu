@@ -159,7 +159,7 @@ struct Computer {
   __device__ __forceinline__ void Step(int hidden, int next_share, const typename Z::KeyTile& k_tile,
                                        const typename Z::KeyTile& v_tile, Sums& dk, Sums& dv) {
     asm volatile("" : "+r"(lane));  // what depends on it is computed in each step, as registers are scarce
-    Warp with(nullptr);
+    Warp with{};
     int stage = ring.stage, before = stage == 0 ? Z::kStages - 1 : stage - 1, row = Group() * kBlock;
     typename Z::QueryTile q_tile{s.q[stage]}, dout_tile{s.dout[stage]};
     Scores c, ds;  // [64, kQueries]

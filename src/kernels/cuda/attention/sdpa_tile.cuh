@@ -131,7 +131,7 @@ struct SharedTile : Layout<E, Rows, Columns> {
 };
 
 // The running softmax of a warp's queries. Each lane has rows [M][2] of them. Warp is how lanes share rows and columns
-// (TensorCoreWarp, FmaWarp).
+// (TensorCoreWarp, WarpgroupWarp).
 template <class Warp>
 struct Softmax {
   static constexpr int M = Warp::M;

@@ -101,7 +101,7 @@ __device__ __forceinline__ void AddProduct(float (&c)[1][N][4], const uint32_t (
 template <HalfFloat T>
 struct WarpgroupWarp : TensorCoreWarp<T, 1> {
   using Base = TensorCoreWarp<T, 1>;
-  using Base::Base, typename Base::Element;
+  using typename Base::Element;
   static constexpr bool kTogether = true;
   static constexpr size_t kTileAlignment = 1024;
   static constexpr int kRowBytes = 128, kTerms = 16, kPanel = 64;  // of a tile; columns in a panel
