@@ -2,6 +2,7 @@
 #include "weft/core/ir/record.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -127,6 +128,40 @@ TEST(Record, OpsWithAConstantRefuseFractionsForIntegers) {
       for (double k : {0.0, -0.0, 1.0, -3.0, 0x1p53, 0x1p62, -0x1p63})
         EXPECT_EQ(error(op, dtype, k).empty(), !integers || TakesIntegers(op)) << k;
     }
+}
+
+// A tensor that is filled with a number has that number, or is refused.
+TEST(Record, FillsOfIntegersRefuseNumbersThatTheDtypeDoesNotHold) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  struct Range {
+    DType dtype;
+    double least, most;  // of doubles
+  };
+  const double kMost = std::nextafter(0x1p63, 0);
+  for (Range r : {Range{DType::kI64, -0x1p63, kMost},
+                  {DType::kI32, -0x1p31, 0x1p31 - 1},
+                  {DType::kU8, 0, 255},
+                  {DType::kBool, 0, 1}}) {
+    auto full = [&](double value) { return Full(value, r.dtype, {2}); };
+    auto fill = [&](double value) {
+      return MaskedFill(Leaf("x", r.dtype, {2}), Leaf("mask", DType::kBool, {2}), value);
+    };
+    auto error = [&](auto make, double value) {
+      return test::ErrorOf([&] { test::Trace([&] { return test::Traced{{{"y", make(value)}}}; }); });
+    };
+    for (double value : {0.5, std::nan(""), kInfinity, -kInfinity, r.least - std::max(1.0, std::abs(r.least) * 0x1p-52),
+                         r.most + std::max(1.0, r.most * 0x1p-52)}) {
+      SCOPED_TRACE(fmt::format("{} in {}", value, Name(r.dtype)));
+      EXPECT_THAT(error(full, value), testing::HasSubstr("full at"));
+      EXPECT_THAT(error(fill, value), testing::HasSubstr("masked_fill at"));
+    }
+    for (double value : {r.least, r.most, 0.0, 1.0}) {
+      EXPECT_EQ(error(fill, value), "");
+      Graph graph = test::Trace([&] { return test::Traced{{{"y", full(value)}}}; });
+      EXPECT_EQ(test::RunOneRank(graph, {{"x"}, {1}}, {}).at("y").ToDoubles(), std::vector<double>(2, value))
+          << Name(r.dtype);
+    }
+  }
 }
 
 }  // namespace

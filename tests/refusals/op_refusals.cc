@@ -80,6 +80,7 @@ const std::vector<Refusal> kRefusals = {
     {"scale", "a fraction of integers", {"i64 [3]", "0.5"}, [] { I64({3}) * 0.5; }},
     {"add_scalar", "integers and a fraction", {"i64 [3]", "-0.5"}, [] { I64({3}) - 0.5; }},
     {"clamp_max", "integers and a fraction", {"i64 [3]", "1.5"}, [] { Clamp(I64({3}), 0, 1.5); }},
+    {"masked_fill", "integers and a fraction", {"i64 [3]", "-0.5"}, [] { MaskedFill(I64({3}), Bool({3}), -0.5); }},
     {"softmax", "integers", {"i64 [3, 4]"}, [] { Softmax(I64({3, 4}), 1); }},
     {"softmax", "a dim that is not there", {"f32 [3, 4]", "2"}, [] { Softmax(F32({3, 4}), 2); }},
     {"reduce_sum", "a dim that is not there", {"f32 [3, 4]", "2"}, [] { ReduceSum(F32({3, 4}), 2); }},
@@ -100,6 +101,8 @@ const std::vector<Refusal> kRefusals = {
     {"full", "a negative extent", {"[2, -1]"}, [] { Full(1, DType::kF32, {2, -1}); }},
     {"full", "more elements than a tensor can have", {"[4294967296, 4294967296]", "1e+17"}, [] { Full(1, DType::kF32, {int64_t{1} << 32, int64_t{1} << 32}); }},
     {"full", "too many dims", {"[1, 1, 1, 1, 1, 1, 1, 1, 1]", "8 dims"}, [] { Full(1, DType::kF32, Shape(9, 1)); }},
+    {"full", "a fraction of integers", {"i64", "0.5"}, [] { Full(0.5, DType::kI64, {3}); }},
+    {"full", "more than a byte", {"u8", "256"}, [] { Full(256, DType::kU8, {3}); }},
     {"iota", "floats", {"f32"}, [] { Iota(0, DType::kF32, {3}); }},
     {"iota", "a dim that is not there", {"[3]", "1"}, [] { Iota(1, DType::kI64, {3}); }},
 };

@@ -94,8 +94,7 @@ void InferScalar(Node& node) {
   InferArithmetic(node);
   const Var& x = node.inputs[0];
   double k = node.attrs.Float("k");
-  bool whole = k == std::trunc(k) && k >= -0x1p63 && k < 0x1p63;
-  if (!IsFloating(x.dtype()) && !whole)
+  if (!IsFloating(x.dtype()) && !Holds(DType::kI64, k))
     FailAt(node, fmt::format("expected a whole number within 64 bits for {}, got {}; cast the operand to a float",
                              ToString(x), k));
 }

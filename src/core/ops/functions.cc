@@ -8,6 +8,7 @@
 
 #include "weft/core/host/rounding.h"
 #include "weft/core/ir/checks.h"
+#include "weft/core/ir/integer_ops.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -138,6 +139,9 @@ Var Triu(Var x, int64_t diagonal, Loc loc) {
 Var Where(Var condition, Var a, Var b, Loc loc) { return Select({condition, loc}, {a, loc}, {b, loc}); }
 Var MaskedFill(Var x, Var mask, double value, Loc loc) {
   CheckAssigned(x, "masked_fill", loc);
+  WEFT_CHECK(Holds(x.dtype(), value),
+             fmt::format("masked_fill at {}: expected a value that {} holds, got {} for {}; cast the operand",
+                         ToString(loc), Name(x.dtype()), value, ToString(x)));
   LineScope line(loc);
   return Select(mask, Full(value, x.dtype(), {}), x);
 }

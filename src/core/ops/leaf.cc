@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "weft/core/ir/integer_ops.h"
 #include "weft/core/ir/wire.h"
 #include "weft/core/ops/ops.h"
 
@@ -9,6 +10,13 @@ namespace weft {
 namespace {
 
 void InferFromAttrs(Node& node) { AddOutput(node, DType(node.attrs.Int("dtype")), node.attrs.Ints("shape")); }
+void InferFull(Node& node) {
+  InferFromAttrs(node);
+  DType dtype = node.outputs[0].dtype;
+  double value = node.attrs.Float("value");
+  if (!Holds(dtype, value))
+    FailAt(node, fmt::format("expected a value that {} holds, got {}; take another dtype", Name(dtype), value));
+}
 void InferLeaf(Node& node) {
   InferFromAttrs(node);
   CheckShardDims(node, node.outputs[0].shape, node.attrs.Target("placement"));
@@ -103,12 +111,8 @@ Var ReshardLike(Var x, Var like, std::optional<DType> wire, Loc loc) {
 
 void RegisterLeaf(OpTable& t) {
   t[size_t(Op::kLeaf)] = {.op = Op::kLeaf, .infer = InferLeaf, .grad = NoGrad, .dims = NoInputs, .samples = NoSamples};
-  t[size_t(Op::kFull)] = {.op = Op::kFull,
-                          .infer = InferFromAttrs,
-                          .grad = NoGrad,
-                          .dims = NoInputs,
-                          .samples = SamplesFull,
-                          .generator = true};
+  t[size_t(Op::kFull)] = {
+      .op = Op::kFull, .infer = InferFull, .grad = NoGrad, .dims = NoInputs, .samples = SamplesFull, .generator = true};
   t[size_t(Op::kIota)] = {
       .op = Op::kIota, .infer = InferIota, .grad = NoGrad, .dims = NoInputs, .samples = SamplesIota, .generator = true};
   t[size_t(Op::kReshard)] = {.op = Op::kReshard,
