@@ -90,6 +90,8 @@ void CheckNumbers(const Optimizer& optimizer, const std::string& at) {
   for (const ParameterGroup& group : optimizer.groups) {
     std::string where = fmt::format("{}: the group of {:?}", at, group.match);
     CheckNumber("lr_scale", group.lr_scale, kDecayBounds, where);
+    WEFT_CHECK(group.rule || group.options == OptimizerOptions(),
+               fmt::format("{}: its options have no effect without a rule; give .rule = &OptimizerNamed(...)", where));
     if (group.rule) CheckOptions(group.options, where);
     if (group.weight_decay) CheckNumber("weight_decay", *group.weight_decay, kDecayBounds, where);
   }

@@ -23,6 +23,8 @@ struct OptimizerOptions {
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
+
+  bool operator==(const OptimizerOptions&) const = default;
 };
 
 // The inputs of one parameter's update. Tensors have its shape and its stored placement. Scalars have the type of the

@@ -5,12 +5,6 @@
 #include "weft/core/ops/ops.h"
 
 namespace weft {
-namespace {
-
-// The State entry with the number of the next call that draws random numbers, so that each call draws other numbers.
-constexpr const char* kCalls = "random.calls";
-
-}  // namespace
 
 struct StateFunction::Trace {
   Program program;
@@ -44,7 +38,7 @@ void StateFunction::CheckArgument(size_t i, const DTensor& x) const {
 std::vector<NamedValue> StateFunction::RunBody(std::span<const Var> arguments) {
   Builder& builder = CurrentBuilder();
   builder.RestartRandom();
-  builder.step = Leaf(kCalls, DType::kI64, {}, {}, loc_);
+  builder.step = Leaf(State::kCalls, DType::kI64, {}, {}, loc_);
   builder.first_row = Full(0, DType::kI64, {}, loc_);
   std::vector<NamedValue> results = body_(arguments);
   has_drawn_ = builder.HasDrawn();
@@ -64,10 +58,6 @@ StateFunction::Trace& StateFunction::TraceFor(const std::vector<DTensor>& argume
     infos.push_back(std::move(info));
   }
   if (auto it = traces_.find(key); it != traces_.end()) return *it->second;
-  if (!state_.Has(kCalls)) {
-    state_.Add(kCalls, DType::kI64, {}, Sharding(state_.mesh().num_axes()), /*saved=*/true);
-    state_.SetScalar(kCalls, 1);
-  }
   Runtime runtime = state_.runtime();
   ProgramOptions options{
       .name = options_.name,
@@ -92,7 +82,7 @@ std::vector<DTensor> StateFunction::Call(const std::vector<DTensor>& arguments) 
   Trace& trace = TraceFor(arguments);
   has_drawn_ = trace.draws;  // with the eager executor, Run sets it again
   trace.function->Run(storage);
-  if (has_drawn_) state_.SetScalar(kCalls, 1 + state_.At(kCalls).local.To(CpuRuntime()).Item());
+  if (has_drawn_) state_.CountCall();
   std::vector<DTensor> results;
   for (const Function::Result& r : trace.function->results())
     results.push_back(FromStorage(state_.session(), r.storage.Clone(), r.shape, r.sharding, {}, {"Compile", loc_}));

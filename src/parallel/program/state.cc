@@ -39,7 +39,8 @@ void CheckShape(const std::string& name, const Shape& global, const Loc& loc) {
 // Returns "there is no entry "v"; did you mean "w"?", or with the first entries if none is similar.
 std::string Missing(const std::string& name, const std::map<std::string, State::Entry>& entries) {
   std::vector<std::string> names;
-  for (const auto& [known, entry] : entries) names.push_back(known);
+  for (const auto& [known, entry] : entries)
+    if (known != State::kCalls) names.push_back(known);
   std::string text = fmt::format("there is no entry {:?}", name), near = DidYouMean(name, names);
   if (!near.empty()) return text + near;
   if (names.empty()) return text + "; the State is empty, and Add or Init adds entries";
@@ -52,6 +53,8 @@ State::State(DeviceMesh& mesh, const StateOptions& options, Loc loc)
     : model_(ModelOptions(mesh.shape(), options)), coords_(mesh.coords()), seed_(options.seed) {
   session_ = EagerSession::Open(mesh, {.seed = options.seed}, binder(), {"State", loc});
   device_ = &session_->memory();
+  Add(kCalls, DType::kI64, {}, Sharding(mesh.shape().num_axes()), /*saved=*/true, loc);
+  SetScalar(kCalls, 1);
 }
 
 State::State(MeshShape mesh, Coords coords, DeviceRuntime& device)
@@ -122,6 +125,9 @@ void State::SetScalar(const std::string& name, double value) {
   });
 }
 
+int64_t State::calls() { return int64_t(At(kCalls).local.To(CpuRuntime()).Item()); }
+void State::CountCall() { SetScalar(kCalls, double(calls() + 1)); }
+
 Binder State::binder() const {
   return [entries = entries_](const std::string& name, const ValueInfo&) {
     auto it = entries->find(name);
@@ -181,7 +187,13 @@ struct StateScope::Scopes {
   EntryScope entries;
   Scopes(State& state, Loc loc) : eager(state.session(), loc), model(state.model()), entries(eager.builder(), state) {}
 };
-StateScope::StateScope(State& state, Loc loc) : scopes_(std::make_unique<Scopes>(state, loc)) {}
-StateScope::~StateScope() = default;
+StateScope::StateScope(State& state, Loc loc) : state_(state), scopes_(std::make_unique<Scopes>(state, loc)) {
+  scopes_->eager.BeginStep(state.calls());
+}
+StateScope::~StateScope() {
+  bool has_drawn = scopes_->eager.builder().HasDrawn();
+  scopes_.reset();
+  if (has_drawn) state_.CountCall();
+}
 
 }  // namespace weft

@@ -65,6 +65,11 @@ class State {
   TensorView View(const std::string& name);
   // Waits for the device unless it is the CPU. Throws Error if the entry has more than one element.
   void SetScalar(const std::string& name, double value);
+  // The entry of a State on a DeviceMesh with the number of the next call, or StateScope, that draws random numbers, so
+  // that each draws others, also after the State was saved and loaded.
+  static constexpr const char* kCalls = "random.calls";
+  int64_t calls();
+  void CountCall();  // after a call that has drawn
   DeviceRuntime& device() const { return *device_; }
   Binder binder() const;
 
@@ -111,6 +116,7 @@ class StateScope {
 
  private:
   struct Scopes;
+  State& state_;
   std::unique_ptr<Scopes> scopes_;
 };
 

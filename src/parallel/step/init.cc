@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "weft/core/host/suggest.h"
 #include "weft/core/ops/ops.h"
 #include "weft/parallel/nn/plan_check.h"
 #include "weft/parallel/program/program.h"
@@ -24,6 +27,25 @@ void AddCounters(State& state, const StepOptions& options) {
   state.SetScalar(entry::kLr, options.optimizer.lr);
 }
 
+// A group or a clip without an effect would train what should stay as it is, or too fast.
+void CheckOptimizer(const Optimizer& optimizer, const Module& model, double clip, const std::string& at) {
+  CheckNumbers(optimizer, at);
+  WEFT_CHECK(clip >= 0, fmt::format("{}: expected clip >= 0, got {}; 0 is no clipping", at, clip));
+  std::vector<std::string> paths;
+  for (const Parameter* p : model.Parameters()) paths.push_back(p->path());
+  for (const ParameterGroup& group : optimizer.groups) {
+    bool matches = std::any_of(paths.begin(), paths.end(),
+                               [&](const std::string& path) { return MatchesGlob(group.match, path); });
+    WEFT_CHECK(matches, fmt::format("{}: the group of {:?} matches no parameter; the parameters are {}", at,
+                                    group.match, FirstFew(paths, 8)));
+  }
+}
+
+void CheckPrecision(const Precision& p, const std::string& at) {
+  for (auto [name, dtype] : {std::pair("compute", p.compute), {"params", p.params}, {"reduce", p.reduce}})
+    WEFT_CHECK(IsFloating(dtype), fmt::format("{}: expected precision.{} of floats, got {}", at, name, Name(dtype)));
+}
+
 }  // namespace
 
 State Init(const Module& model, const Optimizer& optimizer, DeviceMesh& mesh, const InitOptions& o, Loc loc) {
@@ -32,7 +54,8 @@ State Init(const Module& model, const Optimizer& optimizer, DeviceMesh& mesh, co
                          "train with weft train, or with a TrainingStep",
                          ToString(loc)));
   std::string at = fmt::format("Init at {}", ToString(loc));
-  CheckNumbers(optimizer, at);
+  CheckPrecision(o.precision, at);
+  CheckOptimizer(optimizer, model, o.clip, at);
   CheckPlan(o.plan, model, at);
   State state(mesh,
               {.plan = o.plan,

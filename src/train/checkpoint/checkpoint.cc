@@ -27,7 +27,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> OpenIn(const std::string& path
 }
 
 bool IsOptional(const std::string& entry) {
-  return entry == entry::kLossScale || entry == entry::kGoodSteps || entry == entry::kSkipped;
+  return entry == entry::kLossScale || entry == entry::kGoodSteps || entry == entry::kSkipped || entry == State::kCalls;
 }
 
 }  // namespace
