@@ -91,6 +91,9 @@ TEST(PlanRows, ADimThatATensorLacksIsRefused) {
   EXPECT_EQ(test::ErrorOf([&] { plan.ParameterPlacement("mlp.up.weight", 2, kTwo); }),
             "a.yaml:4:1: shard(2) of the weight of mlp.up: expected a dim below 2, as many as that tensor has");
   EXPECT_EQ(plan.ParameterPlacement("mlp.up.weight", 3, kTwo), (Sharding{Replicate(), Shard(2)}));
+  ShardingPlan last({{"*.up", "weight", {{"tp", Shard(-1)}}}});
+  EXPECT_EQ(test::ErrorOf([&] { last.ParameterPlacement("mlp.up.weight", 2, kTwo); }),
+            "shard(-1) of the weight of mlp.up: expected a dim counted from 0");
 }
 
 // A typo must not wait for the mesh on which it would hurt.

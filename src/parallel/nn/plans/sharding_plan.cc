@@ -27,9 +27,10 @@ int AxisOrNone(const MeshShape& mesh, std::string_view name) {
 }
 
 void CheckDim(const ShardingPlan::Row& row, const Placement& p, const std::string& module, int rank) {
-  if (p.kind != Placement::kShard || p.dim < rank) return;
-  throw PlanError(fmt::format("{}shard({}) of the {} of {}: expected a dim below {}, as many as that tensor has",
-                              row.source, int(p.dim), row.point, module.empty() ? "the model" : module, rank));
+  if (p.kind != Placement::kShard || (p.dim >= 0 && p.dim < rank)) return;
+  std::string wanted = p.dim < 0 ? "counted from 0" : fmt::format("below {}, as many as that tensor has", rank);
+  throw PlanError(fmt::format("{}shard({}) of the {} of {}: expected a dim {}", row.source, int(p.dim), row.point,
+                              module.empty() ? "the model" : module, wanted));
 }
 
 }  // namespace
