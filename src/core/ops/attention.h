@@ -12,7 +12,7 @@ namespace weft {
 //           Rotate-half rotary embedding (Su et al. 2021, Hugging Face's layout): position = start + offsets[b] +
 //           global index along dim 1; pairs (i, i + R/2); angle = position * theta^(-2i/R). R is the attribute
 //           `rotated`, or D if it is absent; dims from R on are copied. inverse = 1 rotates back. The attributes
-//           factor, low, high and context hold a RopeScaling; all four are present or none. Offsets must not be
+//           factor, low, high and context hold a RopeScaling; all four are present or none. Offsets may be
 //           negative.
 
 // Llama 3.1's scaling to contexts longer than the one trained on (transformers' rope_type llama3). It depends on how

@@ -44,7 +44,7 @@ void FillFrequency(double frequency, double sign, int64_t first, int64_t count, 
     low_sin[l] = std::sin(double(l) * frequency);
   }
   for (int64_t t = 0; t < count; t++) {
-    int64_t position = first + t, l = position % kLow;
+    int64_t position = first + t, l = (position % kLow + kLow) % kLow;  // offsets may be negative
     if (t == 0 || l == 0) {
       high_cos = std::cos(double(position - l) * frequency);
       high_sin = std::sin(double(position - l) * frequency);

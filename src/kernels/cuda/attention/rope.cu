@@ -33,6 +33,9 @@ struct Angles {
   const int64_t* offsets;    // per sequence, added to `first`; null: none, and all sequences share their angles
 };
 
+// The first position of the run of `position`, which may be negative.
+__host__ __device__ inline int64_t RunOf(int64_t position) { return position - (position % kRun + kRun) % kRun; }
+
 // Each thread takes one pair at positions 16 h to 16 h + 15. It computes the angle of 16 h and rotates it for the
 // others. An angle depends only on the global position, so every shard rotates by the same numbers.
 template <class C>
@@ -40,7 +43,7 @@ __global__ void __launch_bounds__(kAngleThreads) AnglesKernel(const Angles angle
   LetNextStart();
   int64_t at = int64_t(blockIdx.x) * kAngleThreads + threadIdx.x;
   int64_t first = angles.first + (angles.offsets ? angles.offsets[blockIdx.y] : 0);
-  int64_t pair = at % angles.half, start = (first / kRun + at / angles.half) * kRun;
+  int64_t pair = at % angles.half, start = RunOf(first) + at / angles.half * kRun;
   if (start >= first + angles.positions) return;
   int64_t table = int64_t(blockIdx.y) * angles.positions * angles.half;
   double frequency = angles.scaling(std::pow(angles.theta, -2.0 * double(pair) / double(2 * angles.half)));
@@ -144,7 +147,7 @@ void FillAngles(const KernelCall& call, C* cosine, C* sine) {
                 x.dim(1).extent,
                 int(HalfOf(call)),
                 call.in.size() > 1 ? call.in[1].as<const int64_t>() : nullptr};
-  int64_t runs = CeilDiv(angles.first + angles.positions, kRun) - angles.first / kRun;
+  int64_t runs = CeilDiv(angles.first + angles.positions - RunOf(angles.first), kRun);
   if (angles.offsets) runs = CeilDiv(angles.positions, kRun) + 1;  // an offset may be anywhere in a run
   dim3 blocks(unsigned(CeilDiv(runs * angles.half, kAngleThreads)), unsigned(angles.offsets ? x.dim(0).extent : 1));
   AnglesKernel<C><<<blocks, kAngleThreads, 0, DeviceOf(call).stream()>>>(angles, cosine, sine);
