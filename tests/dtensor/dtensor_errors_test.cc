@@ -93,9 +93,10 @@ TEST(DTensorErrors, NameWhatWasExpectedOfTensors) {
               }),
               "tensor: Item() expects one element, got [4, 6]; ToDoubles() returns all");
     DTensor plain = Ones({3}, rank.mesh, {Shard(0)});
-    EXPECT_EQ(TextOf([&] { Grad(SumAll(plain), {plain}); }),
-              "Grad: operand 0, f32 [3] made at dtensor_errors_test.cc:N, does not require a "
-              "gradient; make it with {.requires_grad = true}");
+    EXPECT_EQ(
+        TextOf([&] { Grad(SumAll(plain), {plain}); }),
+        "Grad at dtensor_errors_test.cc:N: operand 0, f32 [3] made at dtensor_errors_test.cc:N, does not require a "
+        "gradient; make it with {.requires_grad = true}");
   });
 }
 

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "refusals/refusals.h"
+#include "weft/core/transforms/grad.h"
 
 namespace weft::test {
 namespace {
@@ -104,6 +105,13 @@ const std::vector<Refusal> kRefusals = {
     {"full", "a fraction of integers", {"i64", "0.5"}, [] { Full(0.5, DType::kI64, {3}); }},
     {"full", "more than a byte", {"u8", "256"}, [] { Full(256, DType::kU8, {3}); }},
     {"iota", "floats", {"f32"}, [] { Iota(0, DType::kF32, {3}); }},
+    {"dropout", "integers", {"i64"}, [] { Dropout(I64({3}), 0.5); }},
+    {"arg_max", "a dim without elements", {"f32 [3, 0]"}, [] { ArgMax(F32({3, 0}), 1); }},
+    {"nll_loss", "weights of other classes", {"of 4 classes", "f32 [3]"}, [] { NllLoss(F32({2, 4}), I64({2}), Reduction::kMean, F32({3})); }},
+    {"Vjp", "a result without a cotangent", {"2 results", "got 1"}, [] { Var x = F32({3}); Vjp(std::vector{x, x}, std::vector{x}, std::vector{x}); }},
+    {"Vjp", "an empty result", {"empty Var"}, [] { Var x = F32({3}); Vjp(std::vector{Var()}, std::vector{x}, std::vector{x}); }},
+    {"Vjp", "a cotangent of another shape", {"f32 [3]", "f32 [2]"}, [] { Var x = F32({3}); Vjp(std::vector{x * x}, std::vector{F32({2})}, std::vector{x}); }},
+    {"Grad", "a loss of several elements", {"f32 [3]", "SumAll"}, [] { Var x = F32({3}); Grad(x * x, {x}); }},
     {"iota", "a dim that is not there", {"[3]", "1"}, [] { Iota(1, DType::kI64, {3}); }},
 };
 // clang-format on

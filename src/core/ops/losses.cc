@@ -63,6 +63,9 @@ Var NllLoss(Var log_probabilities, Var target, Reduction reduction, Var weight, 
              fmt::format("nll_loss at {}: expected log-probabilities with one dim more than the targets, that of the "
                          "classes, got {} and {}; targets are ids",
                          ToString(loc), ToString(x), ToString(target)));
+  WEFT_CHECK(!weight.defined() || (weight.rank() == 1 && weight.dim(0) == x.dim(dim)),
+             fmt::format("nll_loss at {}: expected weights of {} classes, got {}; give one for each class",
+                         ToString(loc), x.dim(dim), weight.defined() ? ToString(weight) : ""));
   Var loss = -Squeeze(Gather(x, Unsqueeze(target, dim), dim), dim);
   Var counts = Ne(target, Full(double(ignore_index), target.dtype(), {}));
   Var weights = Cast(counts, x.dtype());

@@ -15,12 +15,18 @@ void CheckScalars(const Node& node, size_t first) {
     if (node.inputs[i].rank() != 0 || node.inputs[i].dtype() != DType::kI64)
       FailAt(node, fmt::format("operand {} (step or first row) must be an i64 scalar", i));
 }
+// Kernels draw floats, and would cut them off.
+void CheckFloats(const Node& node, DType dtype, const char* fix) {
+  if (!IsFloating(dtype)) FailAt(node, fmt::format("expected a dtype of floats, got {}; {}", Name(dtype), fix));
+}
 void InferRandom(Node& node) {
   CheckScalars(node, 0);
+  CheckFloats(node, DType(node.attrs.Int("dtype")), "cast the result");
   AddOutput(node, DType(node.attrs.Int("dtype")), node.attrs.Ints("shape"));
 }
 void InferDropout(Node& node) {
   CheckScalars(node, 1);
+  CheckFloats(node, node.inputs[0].dtype(), "cast the operand");
   if (node.attrs.IntOr("size", 0)) {
     int64_t dim = node.attrs.Int("dim"), start = node.attrs.Int("start"), size = node.attrs.Int("size");
     const Shape& x = node.inputs[0].shape();

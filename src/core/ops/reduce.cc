@@ -1,5 +1,7 @@
 #include "weft/core/ops/reduce.h"
 
+#include <fmt/format.h>
+
 #include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/ops/structural.h"
@@ -19,7 +21,12 @@ void InferSum(Node& node) {
   bool wide = IsFloating(dtype) && node.attrs.IntOr("wide", 0);
   AddOutput(node, wide ? AccumulateType(dtype) : dtype, Without(node.inputs[0].shape(), DimOf(node)));
 }
-void InferArgMax(Node& node) { AddOutput(node, DType::kI64, Without(node.inputs[0].shape(), DimOf(node))); }
+void InferArgMax(Node& node) {
+  const Var& x = node.inputs[0];
+  if (x.dim(DimOf(node)) == 0)
+    FailAt(node, fmt::format("expected elements in dim {}, got {}; leave out empty tensors", DimOf(node), ToString(x)));
+  AddOutput(node, DType::kI64, Without(x.shape(), DimOf(node)));
+}
 void InferCumSum(Node& node) { AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape()); }
 void InferSumOfSquares(Node& node) { AddOutput(node, AccumulateType(node.inputs[0].dtype()), {}); }
 

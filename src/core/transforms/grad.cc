@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -254,31 +255,51 @@ class Backward {
 
 // Throws Error for a value without history. The eager builder keeps operands only if a value to differentiate reaches
 // them.
-void CheckHasHistory(const Var& v, size_t i) {
-  WEFT_CHECK(v.defined(), fmt::format("Grad: operand {} is empty (a Var that was never assigned)", i));
+void CheckHasHistory(const Var& v, size_t i, const Loc& loc) {
+  WEFT_CHECK(v.defined(),
+             fmt::format("Grad at {}: operand {} is empty (a Var that was never assigned)", ToString(loc), i));
   const Node& node = v.node();
-  WEFT_CHECK(
-      node.values.empty() || node.requires_grad,
-      fmt::format(
-          "Grad: operand {}, {} {} made at {}, does not require a gradient; make it with {{.requires_grad = true}}", i,
-          Name(v.dtype()), ToString(v.shape()), ToString(node.loc)));
+  WEFT_CHECK(node.values.empty() || node.requires_grad,
+             fmt::format("Grad at {}: operand {}, {} made at {}, does not require a gradient; make it with "
+                         "{{.requires_grad = true}}",
+                         ToString(loc), i, ToString(v), ToString(node.loc)));
+}
+void CheckCotangents(std::span<const Var> results, std::span<const Var> cotangents, const Loc& loc) {
+  auto shown = [](const Var& v) { return v.defined() ? ToString(v) : std::string("an empty Var"); };
+  std::string at = fmt::format("Vjp at {}", ToString(loc));
+  WEFT_CHECK(results.size() == cotangents.size(),
+             fmt::format("{}: expected cotangents of {} results, got {}; give one for each result", at, results.size(),
+                         cotangents.size()));
+  for (size_t i = 0; i < results.size(); i++) {
+    const Var &y = results[i], &dy = cotangents[i];
+    WEFT_CHECK(y.defined() && IsFloating(y.dtype()),
+               fmt::format("{}: result {}: expected floats, got {}; leave it out", at, i, shown(y)));
+    WEFT_CHECK(
+        dy.defined() && dy.dtype() == y.dtype() && dy.shape() == y.shape(),
+        fmt::format("{}: cotangent {}: expected {}, got {}; it must be like its result", at, i, shown(y), shown(dy)));
+  }
 }
 
 }  // namespace
 
-std::vector<Var> Vjp(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt) {
+std::vector<Var> Vjp(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt, Loc loc) {
+  CheckCotangents(results, cotangents, loc);
+  for (size_t i = 0; i < wrt.size(); i++)
+    WEFT_CHECK(wrt[i].defined(),
+               fmt::format("Vjp at {}: operand {} is empty (a Var that was never assigned)", ToString(loc), i));
   return Backward(results, cotangents, wrt, {}).Run();
 }
 
-std::vector<Var> Grad(Var loss, std::span<const Var> wrt, const GradOptions& options) {
+std::vector<Var> Grad(Var loss, std::span<const Var> wrt, const GradOptions& options, Loc loc) {
   Var seed = options.seed;
-  if (loss.rank() != 0 || !IsFloating(loss.dtype()))
-    FailAt(loss.node(),
-           fmt::format("Grad needs a floating scalar, got {} {}", Name(loss.dtype()), ToString(loss.shape())));
-  if (seed.defined() && (seed.rank() != 0 || seed.dtype() != loss.dtype()))
-    FailAt(loss.node(), fmt::format("Grad: expected a seed of {} [], the loss's, got {} {}", Name(loss.dtype()),
-                                    Name(seed.dtype()), ToString(seed.shape())));
-  for (size_t i = 0; i < wrt.size(); i++) CheckHasHistory(wrt[i], i);
+  CheckAssigned(loss, "Grad", loc);
+  WEFT_CHECK(loss.rank() == 0 && IsFloating(loss.dtype()),
+             fmt::format("Grad at {}: expected a floating scalar, got {} made at {}; add its elements up (SumAll)",
+                         ToString(loc), ToString(loss), ToString(loss.node().loc)));
+  WEFT_CHECK(!seed.defined() || (seed.rank() == 0 && seed.dtype() == loss.dtype()),
+             fmt::format("Grad at {}: expected a seed of {}, the loss's, got {}", ToString(loc), ToString(loss),
+                         ToString(seed)));
+  for (size_t i = 0; i < wrt.size(); i++) CheckHasHistory(wrt[i], i, loc);
   OriginScope origin(Phase::kBackward, &loss.node());
   if (!seed.defined()) seed = Full(1.0, loss.dtype(), {});
   std::vector<Var> gradients = Backward(std::span(&loss, 1), std::span(&seed, 1), wrt, options.parameter_sums).Run();

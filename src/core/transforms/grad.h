@@ -27,13 +27,14 @@ struct GradOptions {
 //
 // Throws Error unless the loss is a floating-point scalar and the seed, if any, a scalar of its dtype. Also throws
 // Error for an eager value in `wrt` that does not require a gradient: it has no history, so a zero would be wrong.
-std::vector<Var> Grad(Var loss, std::span<const Var> wrt, const GradOptions& options = {});
-inline std::vector<Var> Grad(Var loss, std::initializer_list<Var> wrt) {
-  return Grad(std::move(loss), std::span(wrt.begin(), wrt.size()));
+std::vector<Var> Grad(Var loss, std::span<const Var> wrt, const GradOptions& options = {}, Loc loc = Loc::current());
+inline std::vector<Var> Grad(Var loss, std::initializer_list<Var> wrt, Loc loc = Loc::current()) {
+  return Grad(std::move(loss), std::span(wrt.begin(), wrt.size()), {}, loc);
 }
 
 // Returns the gradients of several results with given cotangents: those of sum_i <cotangents[i], results[i]>. The Var
-// is empty for a value that is not reached.
-std::vector<Var> Vjp(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt);
+// is empty for a value that is not reached. Throws Error unless each result has a cotangent of its dtype and shape.
+std::vector<Var> Vjp(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt,
+                     Loc loc = Loc::current());
 
 }  // namespace weft
