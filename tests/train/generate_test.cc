@@ -281,7 +281,7 @@ TEST_F(Generation, WhatIsNotThereIsNamed) {
       {"x.yaml", SaveTo("empty"), "holds no checkpoint of a step up to train.steps = 6"},
       {"x.yaml", SaveTo("broken"), "got only broken ones"},
       {"x.yaml", SaveTo("c") + Words{"train.steps=20", "model.norm_eps=0.1"}, "model.norm_eps: expected 1e-05, as"},
-      {"c", {"model.dim=12"}, "tensor "},
+      {"c", {"model.dim=12"}, "model.dim: expected 6, as"},
       {"c", {"model.heads=4"}, "model.dim: expected a multiple of model.heads = 4, got 6"},
       {"c", {"mesh.dp=3", "mesh.tp=3"}, "dp=3 x tp=3 is 9 ranks, but 2 started"},
       {"c", {"tokenz=3"}, "tokenz"},

@@ -21,8 +21,9 @@ struct Resumed {
 absl::StatusOr<Config> ConfigOf(const Checkpoint& checkpoint, const std::vector<std::string>& overrides = {});
 
 // Returns kInvalidArgument, with the position of the key, if a model key differs from the checkpoint's. A vocabulary
-// that is not known yet is not compared.
-absl::Status CheckModel(const Config& config, const Checkpoint& checkpoint);
+// that is not known yet is not compared, and if the model is `only_read`,
+// neither are the lengths of texts and the keys that the checkpoint is older than.
+absl::Status CheckModel(const Config& config, const Checkpoint& checkpoint, bool only_read = false);
 
 // All ranks must call it; all get the same result. `auto` takes the newest whole checkpoint of checkpoint.dir, or none
 // if the folder has no checkpoints. Returns kInvalidArgument, with the position of the key, if a named checkpoint is

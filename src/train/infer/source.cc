@@ -38,6 +38,7 @@ absl::StatusOr<ModelSource> FromCheckpoint(const std::string& path, const Words&
   Checkpoint& checkpoint = named->checkpoint;
   absl::StatusOr<Config> config = ConfigOf(checkpoint, overrides);
   if (!config.ok()) return config.status();
+  if (absl::Status s = CheckModel(*config, checkpoint, /*only_read=*/true); !s.ok()) return s;
   for (const std::string& note : config->notes) named->notes.push_back(NoteLine(note));
   return ModelSource{
       .config = *std::move(config), .checkpoint = std::move(checkpoint), .notes = std::move(named->notes)};
