@@ -10,6 +10,7 @@
 
 #include "launcher/command.h"
 #include "weft/core/host/notice.h"
+#include "weft/train/data/document_reader.h"
 #include "weft/train/data/prepare.h"
 #include "weft/train/io/path_advice.h"
 
@@ -98,6 +99,9 @@ absl::StatusOr<PrepareOptions> Parse(Words words) {
     if (options.tokenizer != "sentencepiece" && given->contains(key))
       return Bad(fmt::format("{}: has no effect, as tokenizer={} learns nothing; give tokenizer=sentencepiece", key,
                              options.tokenizer));
+  if (options.field.find(kPairOfFields) != options.field.npos)
+    return Bad(
+        fmt::format("field: expected one field, got {:?}; weft train reads pairs from their records", options.field));
   if (!options.out.empty()) paths.insert(paths.begin(), options.out);
   if (absl::Status s = CheckOperands(paths); !s.ok()) return s;
   options.out = paths[0];

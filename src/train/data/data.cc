@@ -131,7 +131,11 @@ absl::StatusOr<std::vector<Dataset::Part>> Dataset::FindParts(const Config& conf
       return RefuseKey(config, "data.train",
                        fmt::format("{}: expected {}, as the first source is, got {}; give all sources in one form",
                                    files->paths[0], first.name, files->format->name));
-    parts.push_back({*std::move(files), field.empty() ? config.data.field : field, weight});
+    const std::string& text = field.empty() ? config.data.field : field;
+    if (config.train.objective != TrainObjective::kPairs && text.find(kPairOfFields) != text.npos)
+      return RefuseKey(config, field.empty() ? "data.field" : "data.train",
+                       fmt::format("expected one field, got {:?}; two are for train.objective: pairs", text));
+    parts.push_back({*std::move(files), text, weight});
     return absl::OkStatus();
   };
   for (const MixturePart& part : config.data.mixture)
