@@ -14,7 +14,7 @@ absl::Status Bad(const std::string& command, const std::string& fault) {
 absl::StatusOr<ConfigWords> Split(const std::string& command, const Words& words, const char* what) {
   ConfigWords split;
   for (const std::string& word : words) {
-    if (word.find('=') != std::string::npos)
+    if (SetsKey(word))
       split.overrides.push_back(word);
     else if (word.starts_with('-'))
       return Bad(command, fmt::format("unknown flag {:?}; a key of the config is set as key=value", word));

@@ -47,7 +47,7 @@ absl::StatusOr<Request> RequestOf(const Words& words) {
   Words rest = words;
   if (absl::Status s = TakeOptions(OptionsOf(request), rest).status(); !s.ok()) return s;
   for (const std::string& word : rest) {
-    if (word.starts_with('-') || word.find('=') != word.npos) {
+    if (word.starts_with('-') || SetsKey(word)) {
       return bad(fmt::format("expected CHECKPOINT, OUT and dtype=..., got {:?}", word));
     } else if (request.from.empty() || request.to.empty()) {
       (request.from.empty() ? request.from : request.to) = word;

@@ -209,7 +209,7 @@ absl::StatusOr<BenchWords> ParseBenchWords(const Words& words) {
     return parsed;
   }
   if (parsed.config_path.empty()) {
-    bool path = !rest.empty() && rest[0].find('=') == std::string::npos;
+    bool path = !rest.empty() && !SetsKey(rest[0]);
     return Bad(fmt::format("config is missing; expected config={}",
                            path ? rest[0] : "FILE, a YAML file such as configs/quickstart.yaml"),
                "", kinds);

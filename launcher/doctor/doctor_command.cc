@@ -68,7 +68,7 @@ int DoctorCommand(const Words& words) {
   }
   Words rest = words;
   RankRequest request = TakeRanks(rest);
-  auto is_option = [](const std::string& word) { return word.starts_with('-') || word.find('=') != word.npos; };
+  auto is_option = [](const std::string& word) { return word.starts_with('-') || SetsKey(word); };
   if (request.options.ok() && (rest.size() > 1 || (rest.size() == 1 && is_option(rest[0])))) {
     PrintStderr("weft doctor: expected FOLDER, ranks=N or nothing, got {:?}\nweft doctor --help says how to use it\n",
                 rest.back());

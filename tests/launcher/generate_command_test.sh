@@ -209,6 +209,10 @@ refused "zzz: unknown argument; the arguments here are" generate "$dir/c" zzz=3
 refused "a config whose checkpoint.dir is not set" generate configs/gpt2-tiny.yaml
 refused "data.val: is required by weft eval; give a text file, token shards or a folder, e.g. data.val=PATH" eval "$dir/c" data.val=0
 ! grep -q synthetic "$dir/err" "$dir/out" || fail "expected no word about data.synthetic"
+refused "command line: model.layers: expected 2, as $dir/c/step-000030 has it, got 1" eval "$dir/c" model.layers=1
+refused "command line: model.norm_eps: expected 1e-05, as $dir/c/step-000030 has it, got 0.5" generate "$dir/c" model.norm_eps=0.5
+cp -r "$dir/c" "$dir/lr=1e-3"
+weft 0 1 eval "$dir/lr=1e-3"
 refused 'which is there as tokenizer.chars, got another; remove it' eval "$dir/c" data.tokenizer=bytes
 refused 'command line: jsno: unknown argument; did you mean --json?' eval "$dir/c" --jsno
 printf 'x' | dd of="$dir/c/step-000030/rank-00000.safetensors" bs=1 seek=4000 conv=notrunc 2> /dev/null

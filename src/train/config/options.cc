@@ -77,6 +77,11 @@ absl::Status CheckSpelling(std::span<const Option> options, const std::string& w
 
 }  // namespace
 
+bool SetsKey(const std::string& word) {
+  size_t equals = word.find('=');
+  return equals != word.npos && word.find('/') >= equals;
+}
+
 absl::StatusOr<std::set<std::string>> TakeOptions(std::span<const Option> options, std::vector<std::string>& words) {
   std::vector<std::string> rest;
   std::set<std::string> given;

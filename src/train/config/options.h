@@ -28,6 +28,9 @@ struct Option {
   } form = kAny;
 };
 
+// Whether an argument is key=value. No key has a slash, so ./lr=1e-3 and runs/lr=1e-3 are paths.
+bool SetsKey(const std::string& word);
+
 // Sets options from the arguments in `words` and removes those arguments. If an option is repeated, its last value
 // counts, except for lists of kVerbatim. Returns the keys that were given. Errors name the key, the expected value and
 // the given one. A misspelled option is an error that names the option.

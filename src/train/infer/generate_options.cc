@@ -40,7 +40,7 @@ absl::Status CheckSpelling(const std::vector<std::string>& words, const std::vec
     size_t equals = word.find('=');
     std::string key = word.substr(0, equals);
     bool of_config = key.find('.') != key.npos || FindField(key) || !KeysOf(key).empty();
-    if (equals == word.npos || of_config) continue;
+    if (!SetsKey(word) || of_config) continue;
     std::string meant = Meant(key, names);
     return absl::InvalidArgumentError(
         fmt::format("command line: {}: unknown argument; {}he arguments here are {} and the keys of the config", key,
