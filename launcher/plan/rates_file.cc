@@ -103,6 +103,7 @@ absl::StatusOr<RatesFile> ReadRates(const std::string& path) {
         fmt::format("rates: {} cannot be read; weft bench rates config=FILE --json > {} makes it", path, path));
   RatesFile file{.path = path};
   int64_t number = 0;
+  bool has_kernels = false;
   for (std::string text; std::getline(in, text);) {
     number++;
     absl::StatusOr<Json> parsed =
@@ -119,7 +120,13 @@ absl::StatusOr<RatesFile> ReadRates(const std::string& path) {
       }
       if (file.device != *kind || file.device_name != name)
         return Expected(path, number, fmt::format("the device of line 1, {}, got {}", file.device_name, name));
-      file.ranks = std::max(file.ranks, line.at("ranks").get<int64_t>());
+      const auto what = line.at("kind").get<std::string>();
+      auto ranks = line.at("ranks").get<int64_t>();
+      bool is_kernel = what == "call" || what == "gemm";
+      if (is_kernel == has_kernels)
+        file.ranks = is_kernel ? std::min(file.ranks, ranks) : std::max(file.ranks, ranks);
+      else if (is_kernel)
+        file.ranks = ranks, has_kernels = true;
       if (std::string fault = Add(line, file.rates); !fault.empty()) return Expected(path, number, fault);
     } catch (const Json::exception& e) {
       return Expected(path, number, fmt::format("a line of weft bench, got one with an error: {}", FaultOf(e)));

@@ -12,7 +12,7 @@ struct RatesFile {
   std::string path;
   DeviceKind device = DeviceKind::kCpu;
   std::string device_name;  // "NVIDIA H200"; of the CPU, that of the processor
-  int64_t ranks = 0;        // the most that ran while something was measured
+  int64_t ranks = 0;        // the fewest that ran while a kernel was measured; the most, if the file has no kernels
   Rates rates;
 };
 

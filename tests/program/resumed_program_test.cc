@@ -1,5 +1,5 @@
 // Random numbers of a program of one's own: no two calls or scopes draw the same, and a program that is loaded from a
-// checkpoint goes on with those of the program that saved it.
+// checkpoint continues with those of the program that saved it.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -43,8 +43,7 @@ std::vector<double> Train(Net& net, State& state, DeviceMesh& mesh, int begin, i
       state);
   std::vector<double> losses;
   for (int i = begin; i < end; i++)
-    losses.push_back(
-        step(Randn({6, 4}, mesh, {Replicate()}, {.dtype = DType::kF64, .seed = uint64_t(i)})).Item());
+    losses.push_back(step(Randn({6, 4}, mesh, {Replicate()}, {.dtype = DType::kF64, .seed = uint64_t(i)})).Item());
   return losses;
 }
 
@@ -124,7 +123,8 @@ TEST(Init, RefusesGroupsThatMatchNothing) {
     };
     auto has = [](const std::string& text, const char* what) { return text.find(what) != text.npos; };
     EXPECT_EQ(error({.match = "up.*"}, {}), "");
-    EXPECT_PRED2(has, error({.match = "pu.*"}, {}), "the group of \"pu.*\" matches no parameter; the parameters are up.");
+    EXPECT_PRED2(has, error({.match = "pu.*"}, {}),
+                 "the group of \"pu.*\" matches no parameter; the parameters are up.");
     EXPECT_PRED2(has, error({.match = "up.*", .options = {.momentum = 0.5}}, {}), "have no effect without a rule");
     EXPECT_PRED2(has, error({.match = "up.*"}, {.clip = -1}), "expected clip >= 0, got -1");
     EXPECT_PRED2(has, error({.match = "up.*"}, {.precision = {.compute = DType::kI32}}),

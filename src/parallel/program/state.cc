@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <type_traits>
 
 #include "weft/core/base/shard.h"
@@ -185,13 +186,15 @@ struct StateScope::Scopes {
   EagerScope eager;
   ModelScope model;
   EntryScope entries;
+  int exceptions = std::uncaught_exceptions();
   Scopes(State& state, Loc loc) : eager(state.session(), loc), model(state.model()), entries(eager.builder(), state) {}
 };
 StateScope::StateScope(State& state, Loc loc) : state_(state), scopes_(std::make_unique<Scopes>(state, loc)) {
   scopes_->eager.BeginStep(state.calls());
 }
 StateScope::~StateScope() {
-  bool has_drawn = scopes_->eager.builder().HasDrawn();
+  // After an exception the device may be lost, and the next scope would not continue this one anyway.
+  bool has_drawn = scopes_->eager.builder().HasDrawn() && scopes_->exceptions == std::uncaught_exceptions();
   scopes_.reset();
   if (has_drawn) state_.CountCall();
 }

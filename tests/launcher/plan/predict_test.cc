@@ -179,6 +179,13 @@ TEST(RatesFile, NotesMoreRanksThanWereMeasured) {
   EXPECT_EQ(NoteOnRanks(two, 2), "");
   EXPECT_NE(NoteOnRanks(two, 4).find(" was measured by 2 ranks, and this step has 4;"), std::string::npos);
   EXPECT_EQ(NoteOnRanks(RatesOf({.device = "cuda", .started = 2}), 4), "");
+  // Kernels that fewer ranks ran count, wherever they are in the file.
+  for (auto [first, second] : {std::pair(1, 4), {4, 1}}) {
+    std::vector<std::string> lines = FakeRates{.started = first}.Lines(), more = FakeRates{.started = second}.Lines();
+    lines.insert(lines.end(), more.begin(), more.end());
+    LinesFile file(lines);
+    EXPECT_NE(NoteOnRanks(ReadRates(file.path()).value(), 4).find(" was measured by 1 rank,"), std::string::npos);
+  }
 }
 
 // Errors name the file, the line, what is wrong and the command that makes such a file.
