@@ -297,7 +297,8 @@ TEST(Metrics, NumbersThatAreNotFiniteEndTheRun) {
       says(CheckFinite(record, least), "the loss of step 3 is");  // it did update
     }
   EXPECT_TRUE(CheckFinite(EvalRecord{.step = 5, .val_loss = 2, .tokens = 9}).ok());
-  says(CheckFinite(EvalRecord{.step = 5, .val_loss = 0, .tokens = 0}), "the evaluation after step 5 met no target");
+  says(CheckFinite(EvalRecord{.step = 5, .val_loss = 0, .tokens = 0}),
+       "the evaluation after step 5 met no target; give more data in data.val, or raise train.eval_batches");
 }
 
 }  // namespace

@@ -57,13 +57,13 @@ std::string StepText(int64_t step, int64_t steps) {
 }
 
 absl::Status NotFinite(const char* what, const char* when, int64_t step, double value) {
-  return absl::AbortedError(
-      fmt::format("weft: the {} {} step {} is {}, expected a finite number; lower optimizer.lr, lengthen "
-                  "schedule.warmup_steps or lower train.clip; executor=interpret names the first op that makes a NaN",
-                  what, when, step,
-                  std::isnan(value) ? "nan"
-                  : value > 0       ? "inf"
-                                    : "-inf"));
+  return absl::AbortedError(fmt::format(
+      "weft: the {} {} step {} is {}, expected a finite number; lower optimizer.lr, lengthen "
+      "schedule.warmup_steps, or set train.clip or lower it; executor=interpret names the first op that makes a NaN",
+      what, when, step,
+      std::isnan(value) ? "nan"
+      : value > 0       ? "inf"
+                        : "-inf"));
 }
 
 absl::Status NotFiniteAtLeastScale(const StepRecord& r, double least_scale) {
@@ -171,8 +171,9 @@ absl::Status CheckFinite(const StepRecord& r, double least_scale) {
 
 absl::Status CheckFinite(const EvalRecord& r) {
   if (r.tokens == 0)
-    return absl::AbortedError(
-        fmt::format("weft: the evaluation after step {} met no target; give more data in data.val", r.step));
+    return absl::AbortedError(fmt::format(
+        "weft: the evaluation after step {} met no target; give more data in data.val, or raise train.eval_batches",
+        r.step));
   return std::isfinite(r.val_loss) ? absl::OkStatus() : NotFinite("validation loss", "after", r.step, r.val_loss);
 }
 
