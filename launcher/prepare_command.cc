@@ -1,7 +1,6 @@
 // weft prepare: converts text to token shards once, for any number of runs.
 #include <fmt/format.h>
 
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -58,15 +57,6 @@ std::vector<Option> OptionsOf(PrepareOptions& options) {
   };
 }
 
-// A key has only letters and underscores, so an argument such as ./a=b.txt is a path.
-bool IsOption(const std::string& word) {
-  size_t equals = word.find('=');
-  if (equals == word.npos) return false;
-  for (char ch : word.substr(0, equals))
-    if (!std::isalpha(uint8_t(ch)) && ch != '_') return false;
-  return true;
-}
-
 // Returns an error that names the missing operand. If the first path is an existing file, OUT is missing, because OUT
 // is a folder.
 absl::Status CheckOperands(const Words& paths) {
@@ -91,7 +81,7 @@ absl::StatusOr<PrepareOptions> Parse(Words words) {
     if (word.empty()) return Bad("expected a path or key=value, got an empty word");
     if (word.starts_with('-'))
       return Bad(fmt::format("unknown flag {:?}; weft prepare --help says how to use it", word));
-    if (IsOption(word))
+    if (SetsKey(word))
       return Bad(fmt::format("unknown key {:?}; weft prepare --help lists them", word.substr(0, word.find('='))));
     paths.push_back(word);
   }
@@ -101,7 +91,7 @@ absl::StatusOr<PrepareOptions> Parse(Words words) {
                              options.tokenizer));
   if (options.field.find(kPairOfFields) != options.field.npos)
     return Bad(
-        fmt::format("field: expected one field, got {:?}; weft train reads pairs from their records", options.field));
+        fmt::format("field: expected one field, got {:?}; pairs stay JSONL, which weft train reads", options.field));
   if (!options.out.empty()) paths.insert(paths.begin(), options.out);
   if (absl::Status s = CheckOperands(paths); !s.ok()) return s;
   options.out = paths[0];

@@ -125,8 +125,7 @@ absl::Status CheckOut(const Request& request) {
 absl::Status CheckName(const std::string& word) {
   if (std::error_code ignored; fs::exists(word, ignored) || fs::exists(RunFolder(word), ignored))
     return absl::OkStatus();
-  if (!word.starts_with('/') && word.find('=') != word.npos)
-    return Bad(fmt::format("expected RUN, out=FILE or chart=NAME, got {:?}", word));
+  if (SetsKey(word)) return Bad(fmt::format("expected RUN, out=FILE or chart=NAME, got {:?}", word));
   if (!IsRunName(word) || word.ends_with(".jsonl")) return absl::OkStatus();
   std::vector<std::string> runs;
   std::error_code none;

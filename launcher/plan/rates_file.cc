@@ -103,7 +103,8 @@ absl::StatusOr<RatesFile> ReadRates(const std::string& path) {
         fmt::format("rates: {} cannot be read; weft bench rates config=FILE --json > {} makes it", path, path));
   RatesFile file{.path = path};
   int64_t number = 0;
-  bool has_kernels = false;
+  int64_t most = 0;
+  std::optional<int64_t> of_kernels;
   for (std::string text; std::getline(in, text);) {
     number++;
     absl::StatusOr<Json> parsed =
@@ -123,16 +124,15 @@ absl::StatusOr<RatesFile> ReadRates(const std::string& path) {
       const auto what = line.at("kind").get<std::string>();
       auto ranks = line.at("ranks").get<int64_t>();
       bool is_kernel = what == "call" || what == "gemm";
-      if (is_kernel == has_kernels)
-        file.ranks = is_kernel ? std::min(file.ranks, ranks) : std::max(file.ranks, ranks);
-      else if (is_kernel)
-        file.ranks = ranks, has_kernels = true;
+      most = std::max(most, ranks);
+      if (is_kernel) of_kernels = std::min(of_kernels.value_or(ranks), ranks);
       if (std::string fault = Add(line, file.rates); !fault.empty()) return Expected(path, number, fault);
     } catch (const Json::exception& e) {
       return Expected(path, number, fmt::format("a line of weft bench, got one with an error: {}", FaultOf(e)));
     }
   }
   if (number == 0) return Expected(path, 1, "a JSON object, got an empty file");
+  file.ranks = of_kernels.value_or(most);
   return file;
 }
 

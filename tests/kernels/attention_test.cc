@@ -376,11 +376,11 @@ TEST(Rope, OffsetsMoveTheirSequences) {
   for (DType dtype : Floats())
     for (int64_t T : {1, 5, 40})
       for (int64_t D : {6, 64, 80}) {
-        const int64_t offsets[] = {0, 13, -23};
-        Box x = RandomBox(rng, dtype, {3, T, 4, D}), y(dtype, {3, T, 4, D}), starts(DType::kI64, {3});
-        for (int64_t b = 0; b < 3; b++) starts.Set(b, double(offsets[b]));
+        const int64_t offsets[] = {0, 13, 100, -23};
+        Box x = RandomBox(rng, dtype, {4, T, 4, D}), y(dtype, {4, T, 4, D}), starts(DType::kI64, {4});
+        for (int64_t b = 0; b < 4; b++) starts.Set(b, double(offsets[b]));
         RunKernel(Op::kRope, {{"theta", 10000.0}, {"inverse", 0}, {"start", 2}}, {&x, &starts}, {&y});
-        for (int64_t b = 0; b < 3; b++) {
+        for (int64_t b = 0; b < 4; b++) {
           int64_t count = T * 4 * D;
           Box one(dtype, {1, T, 4, D}), want(dtype, {1, T, 4, D});
           for (int64_t i = 0; i < count; i++) one.Set(i, x.Get(b * count + i));

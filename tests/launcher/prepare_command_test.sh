@@ -90,7 +90,7 @@ refused 'vocab: has no effect, as tokenizer=bytes learns nothing' prepare "$dir/
 refused 'vocab: expected an integer >= 1 and <= 1000000, got "many"' prepare "$dir/no" README.md vocab=many
 refused 'shard: expected an integer >= 1 and <= 2147483647, got "0"' prepare "$dir/no" README.md shard=0
 refused 'val: expected a path, a list of paths, or a number >= 0 and < 1, got "1"' prepare "$dir/no" README.md val=1
-refused 'field: expected one field, got "a -> b"; weft train reads pairs' prepare "$dir/no" README.md 'field=a -> b'
+refused 'field: expected one field, got "a -> b"; pairs stay JSONL' prepare "$dir/no" README.md 'field=a -> b'
 refused "$dir/a=b: no such file or folder" prepare "$dir/no" "$dir/a=b"
 refused "weft prepare: OUT is missing: the first path is the folder to write to, got README.md, a file" prepare README.md "$dir/no"
 

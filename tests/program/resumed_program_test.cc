@@ -123,8 +123,7 @@ TEST(Init, RefusesGroupsThatMatchNothing) {
     };
     auto has = [](const std::string& text, const char* what) { return text.find(what) != text.npos; };
     EXPECT_EQ(error({.match = "up.*"}, {}), "");
-    EXPECT_PRED2(has, error({.match = "pu.*"}, {}),
-                 "the group of \"pu.*\" matches no parameter; the parameters are up.");
+    EXPECT_PRED2(has, error({.match = "pu.*"}, {}), "\"pu.*\" matches no parameter of the model, which has up.weight");
     EXPECT_PRED2(has, error({.match = "up.*", .options = {.momentum = 0.5}}, {}), "have no effect without a rule");
     EXPECT_PRED2(has, error({.match = "up.*"}, {.clip = -1}), "expected clip >= 0, got -1");
     EXPECT_PRED2(has, error({.match = "up.*"}, {.precision = {.compute = DType::kI32}}),

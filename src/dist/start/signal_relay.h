@@ -16,7 +16,7 @@
 
 namespace weft {
 
-// What a signal does to the ranks of a command.
+// What happens to the ranks of a command when a signal comes.
 enum class RankControl : uint8_t {
   kEnd,       // a signal ends them
   kStop,      // SIGTERM, SIGINT and SIGUSR1 ask them to stop

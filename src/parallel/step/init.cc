@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "weft/core/host/suggest.h"
 #include "weft/core/ops/ops.h"
 #include "weft/parallel/nn/plan_check.h"
 #include "weft/parallel/program/program.h"
@@ -31,13 +28,10 @@ void AddCounters(State& state, const StepOptions& options) {
 void CheckOptimizer(const Optimizer& optimizer, const Module& model, double clip, const std::string& at) {
   CheckNumbers(optimizer, at);
   WEFT_CHECK(clip >= 0, fmt::format("{}: expected clip >= 0, got {}; 0 is no clipping", at, clip));
-  std::vector<std::string> paths;
-  for (const Parameter* p : model.Parameters()) paths.push_back(p->path());
+  std::vector<std::string> paths = PathsOf(model.Parameters());
   for (const ParameterGroup& group : optimizer.groups) {
-    bool matches = std::any_of(paths.begin(), paths.end(),
-                               [&](const std::string& path) { return MatchesGlob(group.match, path); });
-    WEFT_CHECK(matches, fmt::format("{}: the group of {:?} matches no parameter; the parameters are {}", at,
-                                    group.match, FirstFew(paths, 8)));
+    std::string fault = Unmatched(group.match, "parameter", paths);
+    WEFT_CHECK(fault.empty(), fmt::format("{}: the match of a group: {}", at, fault));
   }
 }
 

@@ -20,7 +20,8 @@ namespace weft::cuda {
 
 struct TF32 {};  // products of f32 elements, rounded to 11 significant bits
 // Products of f32 elements, each as the sum of two TF32, x = top + rest, with an error of at most 2^-23 of x. A product
-// is rest * top + top * rest + top * top. It omits rest * rest, which is below 2^-24 of it (Ootomo and Yokota 2022).
+// is rest * top + top * rest + top * top. It omits rest * rest, which is below 2^-24 of it (Ootomo and Yokota 2022). An
+// infinite factor makes it NaN.
 struct TwoTF32 {};
 
 template <class T>
@@ -118,8 +119,8 @@ __device__ __forceinline__ void AddSums(const float (&from)[M][N][4], int n, flo
   for (int i = 0; i < M * N * 4; i++) to[i / 4 / N][n + i / 4 % N][i % 4] += from[i / 4 / N][i / 4 % N][i % 4];
 }
 
-// The sums of products with a rest, of which only TwoTF32 has any. They are apart from those of
-// tops, which are 2^11 times as large, because tensor cores truncate a sum with each product that they add to it.
+// The sums of products with a rest, of which only TwoTF32 has any. They are apart from those of tops, which are 2^11
+// times as large, because tensor cores truncate a sum with each product that they add to it.
 template <TensorCoreFloat T, int M, int N>
 struct RestSums {
   __device__ __forceinline__ void AddTo(float (&)[M][N][4]) const {}
